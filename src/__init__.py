@@ -1,0 +1,1 @@
+"""stoker: a durable job queue for one Linux host."""

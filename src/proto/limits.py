@@ -1,0 +1,155 @@
+"""Every limit and default of stoker on one page: the number, its unit, and why that number.
+
+Names end in the unit (`_ms`, `_s`, `_bytes`) and then the qualifier (`_max`, `_default`), so that
+relatives line up. A value out of range is refused by name; nothing is ever quietly clamped.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+# --- the wire -------------------------------------------------------------------------------------
+
+PROTOCOL_VERSION = 1
+
+FRAME_BYTES_MAX = 16 * MIB - 1
+"""Below 2**24, so the first byte of a binary connection is always 0 and text mode can be told apart."""
+
+CONTROL_FRAME_BYTES_MAX = 64 * KIB
+"""For ops that carry no payload: a hostile peer cannot make the parser build much from so little."""
+
+PAYLOAD_BYTES_MAX = 1 * MIB
+"""What one enqueue may carry. Larger inputs belong in files, with their path in the payload."""
+
+RESULT_BYTES_MAX = 64 * KIB
+REASON_BYTES_MAX = 2 * KIB
+REPORT_BYTES_MAX = 8 * KIB
+"""Traceback of one attempt. Cut in the middle with a marker, so that both its ends survive."""
+
+ENQUEUE_FRAME_BYTES_MAX = PAYLOAD_BYTES_MAX + 64 * KIB
+RESULT_FRAME_BYTES_MAX = RESULT_BYTES_MAX + 32 * KIB
+
+NAME_BYTES_MAX = 128
+"""Job ids, queues and kinds: `[A-Za-z0-9._:-]`, so that they are safe in any file, log and terminal."""
+
+HEADERS_MAX = 32
+HEADER_BYTES_MAX = 1 * KIB
+
+INTEGER_MAX = 2**53
+"""Integers on the wire stay exact in every language's JSON."""
+
+PRIORITY_MIN = -1_000_000
+PRIORITY_MAX = 1_000_000
+"""Lower runs first; 0 is the default."""
+
+DURATION_MS_MAX = 10 * 365 * DAY_MS
+"""Ten years: longer than any sane delay, far from every overflow."""
+
+LIST_ITEMS_MAX = 4096
+"""Longest list in one message (kinds of a pool, held tokens, workers of a heartbeat)."""
+
+JOBS_PAGE_MAX = 1000
+"""Rows in one answer to `jobs`; a caller pages on with `after`."""
+
+HELD_MAX = 1024
+
+SLOTS_MAX = 1024
+
+TEXT_LINE_BYTES_MAX = FRAME_BYTES_MAX
+"""A JSON line may be as long as a frame."""
+
+HANDSHAKE_MS = 5 * SECOND_MS
+"""A connection that says nothing for so long is closed."""
+
+FRAME_MS_MAX = 30 * SECOND_MS
+"""A frame or line that has begun must be whole within this time, however slowly bytes trickle."""
+
+OUTGOING_BYTES_PAUSE = 256 * KIB
+"""A peer with so much unread is not read from until it has caught up."""
+
+OUTGOING_BYTES_MAX = 32 * MIB
+"""A peer with so much unread is disconnected: it has stopped reading altogether."""
+
+READ_BYTES = 64 * KIB
+
+SOCKET_PATH_BYTES_MAX = 107
+"""`sun_path` is 108 bytes and the kernel wants a terminating zero."""
+
+# --- leases and liveness ----------------------------------------------------------------------------
+
+LEASE_MS_DEFAULT = 60 * SECOND_MS
+LEASE_MS_MIN = 100
+LEASE_MS_MAX = DAY_MS
+HEARTBEAT_MS_MAX = 15 * SECOND_MS
+HEARTBEAT_SHARE_OF_LEASE = 4
+"""A heartbeat every quarter of the shortest lease: three may be lost before the lease is."""
+
+RECONNECT_GRACE_MS = 10 * SECOND_MS
+SUPERVISOR_GRACE_MS = 30 * SECOND_MS
+
+TIME_LIMIT_MS_DEFAULT = HOUR_MS
+"""Finite by default: a hang always ends."""
+
+KILL_GRACE_MS = 5 * SECOND_MS
+SUPERVISOR_DEATH_MS = 2 * SECOND_MS
+"""Workers end within this time after their supervisor died."""
+
+# --- retries ------------------------------------------------------------------------------------------
+
+ATTEMPTS_MAX_DEFAULT = 5
+CRASHES_MAX_DEFAULT = 3
+ATTEMPTS_MAX_LIMIT = 100_000
+RELEASES_IN_A_ROW_MAX = 10
+"""So many uncharged ends without one finished attempt make a job dead: something is wrong with it."""
+
+BACKOFF_MS_DEFAULT = 5 * SECOND_MS
+BACKOFF_CAP_MS_DEFAULT = HOUR_MS
+BACKOFF_JITTER = 0.10
+
+# --- queues, retention, memory --------------------------------------------------------------------------
+
+QUEUE_DEFAULT = "default"
+QUEUE_JOBS_MAX_DEFAULT = 1_000_000
+QUEUE_BYTES_MAX_DEFAULT = 1 * GIB
+QUEUE_DEAD_MAX_DEFAULT = 100_000
+
+DONE_KEPT_MS_DEFAULT = DAY_MS
+DONE_KEPT_MAX_DEFAULT = 100_000
+DEAD_KEPT_MS_DEFAULT = 30 * DAY_MS
+DEAD_KEPT_MAX_DEFAULT = 100_000
+
+ID_KEPT_CALLER_MS = DAY_MS
+ID_KEPT_LIBRARY_MS = 15 * MINUTE_MS
+"""How long an id and its body hash outlive the row: the window in which a repeat is recognised."""
+
+IDS_KEPT_MAX = 10_000_000
+
+OUTCOMES_KEPT = 20
+"""Attempts of one job whose record is kept; the oldest go first."""
+
+PAYLOAD_CACHE_BYTES = 64 * MIB
+"""Payloads of waiting jobs held in memory; the rest are read from the journal when their turn comes."""
+
+PRUNE_ROWS = 500
+"""Rows one step of retention removes, so that pruning never holds up a commit for long."""
+
+BATCH_BYTES_MAX = 8 * MIB
+"""Payload bytes one open batch gathers before readers are asked to wait."""
+
+# --- storage -----------------------------------------------------------------------------------------------
+
+BALLAST_BYTES = 4 * MIB
+"""A file that is deleted when the disk is full, so that acks and a checkpoint still fit."""
+
+LOW_WATER_BYTES = 16 * MIB
+"""Free space below which enqueues are refused with `storage_full` while everything else goes on."""
+
+WAL_BYTES_CHECKPOINT = 4 * MIB
+
+WALL_RECHECK_MS = 2 * SECOND_MS
+"""The longest the broker sleeps: a step of the wall clock is noticed within this time."""

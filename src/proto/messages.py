@@ -1,0 +1,236 @@
+"""Messages of clients and operators, and the answers: named tuples whose order is the wire's order.
+
+A message *is* its array: the frame of `message` is `[op, request id, *message]`, and a decoded
+array becomes one by `cls(*fields)`. So there is no conversion on the hot path, and named access
+everywhere else. New fields are only ever appended, with a default; a peer that does not know them
+leaves them out or ignores them. `ops.py` says which values a field may hold.
+
+Durations are milliseconds, `_at_ms` are milliseconds since 1970 by the wall clock, priorities run
+lower first. Messages of workers and supervisors are in `work.py`, which a client never loads.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+Token = Sequence[int]
+"""`[epoch, counter]` on the wire. Inside a process use `tuple(token)`: it is the lease's key."""
+
+Message = tuple[Any, ...]
+"""Any message, where a signature does not care which."""
+
+
+# --- answers, for every role ---------------------------------------------------------------------
+
+
+class Refusal(NamedTuple):
+    """The answer to a request that was refused, or (request id 0) to bytes that were no request."""
+
+    code: str
+    message: str
+    detail: Mapping[str, Any] = {}
+
+
+class Hello(NamedTuple):
+    """Who is there. Optional for a client; first and once for a worker; a supervisor says `pool`.
+
+    `identity` is `[boot id, pid namespace, pid, start ticks, nonce]` of a worker process, `ticket`
+    the supervisor's 16 random bytes, `held` a list of `[epoch, counter, phase]` with the phase
+    `running`, `unstarted` or `finished` (its ack or nack follows at once).
+    """
+
+    version: int
+    role: str
+    name: str = ""
+    identity: Sequence[Any] = ()
+    ticket: bytes = b""
+    kinds: Sequence[str] = ()
+    slots: int = 0
+    held: Sequence[Sequence[Any]] = ()
+
+
+class Welcome(NamedTuple):
+    """Answer to `hello` and `pool`. `lost` are the held tokens that are no longer the worker's."""
+
+    version: int
+    epoch: int
+    heartbeat_ms: int
+    frame_bytes_max: int
+    payload_bytes_max: int
+    result_bytes_max: int
+    lost: Sequence[Token] = ()
+
+
+# --- clients and operators -------------------------------------------------------------------------
+
+
+class Enqueue(NamedTuple):
+    """Store a job. The answer comes after the synced commit.
+
+    `fresh` says that the id was made just now by `uuid7` and never sent before: no look-up on disk
+    is needed, and a clash is a conflict. A repeat of the same request must not say so.
+    """
+
+    id: str
+    kind: str
+    payload: bytes
+    fresh: bool = False
+    queue: str | None = None
+    priority: int | None = None
+    delay_ms: int | None = None
+    run_at_ms: int | None = None
+    expires_ms: int | None = None
+    attempts_max: int | None = None
+    crashes_max: int | None = None
+    time_limit_ms: int | None = None
+    lease_ms: int | None = None
+    backoff_ms: int | None = None
+    backoff_cap_ms: int | None = None
+    headers: Mapping[str, str] | None = None
+    wait_ms: int | None = None
+
+
+class Enqueued(NamedTuple):
+    """The same for every repeat of the same request."""
+
+    id: str
+    number: int
+
+
+class Cancel(NamedTuple):
+    id: str
+
+
+class Cancelled(NamedTuple):
+    """`state` is `cancelled` (nothing of it runs), or `cancelling` (its process is being ended)."""
+
+    id: str
+    state: str
+
+
+class Kick(NamedTuple):
+    """Revive a dead job by `id`, or up to `limit` dead jobs of `queue` (oldest first)."""
+
+    id: str | None = None
+    queue: str | None = None
+    limit: int = 1000
+
+
+class Drop(NamedTuple):
+    """Delete a finished job by `id`, or up to `limit` dead jobs of `queue`. Its id stays remembered."""
+
+    id: str | None = None
+    queue: str | None = None
+    limit: int = 1000
+
+
+class Counted(NamedTuple):
+    """How many jobs a `kick` or `drop` touched."""
+
+    job_count: int
+
+
+class Show(NamedTuple):
+    """Everything about one job; `payload` also sends its payload."""
+
+    id: str
+    payload: bool = False
+
+
+class Shown(NamedTuple):
+    job: Mapping[str, Any]
+
+
+class Jobs(NamedTuple):
+    """A page of jobs by number, those after `after`."""
+
+    queue: str | None = None
+    state: str | None = None
+    kind: str | None = None
+    after: int = 0
+    limit: int = 100
+
+
+class JobsPage(NamedTuple):
+    """`after` continues the listing; 0 when this was the last page."""
+
+    jobs: Sequence[Mapping[str, Any]]
+    after: int
+
+
+class Status(NamedTuple):
+    pass
+
+
+class StatusReport(NamedTuple):
+    status: Mapping[str, Any]
+
+
+class Why(NamedTuple):
+    id: str
+
+
+class Because(NamedTuple):
+    """`state`, and every reason why the job is there and not running, most important first."""
+
+    id: str
+    state: str
+    reasons: Sequence[str]
+
+
+class Wait(NamedTuple):
+    """Answered when the job is done, dead or cancelled, or after `timeout_ms` with its state by then."""
+
+    id: str
+    timeout_ms: int | None = None
+
+
+class Waited(NamedTuple):
+    id: str
+    state: str
+    outcome: str | None
+    reason: str
+    result: bytes | None
+    attempt: int
+
+
+class Pause(NamedTuple):
+    """No more jobs of `queue` (or of any queue) are handed out until `resume`; survives a restart."""
+
+    queue: str | None = None
+
+
+class Resume(NamedTuple):
+    queue: str | None = None
+
+
+class Drain(NamedTuple):
+    """Hand out no more jobs; answered when none is running, or after `timeout_ms`. `resume` ends it."""
+
+    timeout_ms: int | None = None
+
+
+class Drained(NamedTuple):
+    leased_count: int
+
+
+class Snapshot(NamedTuple):
+    """Write a consistent copy of the journal to `snapshots/<name>.db` in the state directory."""
+
+    name: str
+
+
+class SnapshotWritten(NamedTuple):
+    path: str
+    size_bytes: int
+
+
+class Help(NamedTuple):
+    pass
+
+
+class HelpText(NamedTuple):
+    ops: Mapping[str, Any]
+
+
+class Done(NamedTuple):
+    """The answer that carries nothing but success."""

@@ -1,0 +1,117 @@
+"""Messages of workers and supervisors; see `messages.py` for how a message is its array.
+
+A worker says `hello`, gets `job` pushed, answers `ack`, `nack` or `release`. A supervisor says
+`pool`, beats for the workers it sees alive, reports each that `exited`, and gets `kill` pushed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .messages import Token
+
+
+class Job(NamedTuple):
+    """Pushed to a worker with a free slot: one attempt, its to run until it answers the token.
+
+    `attempt` counts from 1. `lease_ms` is how long the lease lasts without a heartbeat.
+    """
+
+    token: Token
+    id: str
+    number: int
+    kind: str
+    queue: str
+    attempt: int
+    payload: bytes
+    time_limit_ms: int
+    lease_ms: int
+    enqueued_at_ms: int
+    headers: Mapping[str, str] | None = None
+
+
+class Ack(NamedTuple):
+    """The job is finished. Kept by the worker and repeated until it is answered."""
+
+    token: Token
+    result: bytes | None = None
+    duration_ms: int = 0
+
+
+class Nack(NamedTuple):
+    """The attempt failed: `outcome` is error, permanent, timeout, memory or cancelled."""
+
+    token: Token
+    outcome: str
+    reason: str
+    report: str = ""
+    after_ms: int | None = None
+    duration_ms: int = 0
+
+
+class Release(NamedTuple):
+    """Given back without fault: `reason` is `not_started` (was no delivery), `released`, `shutdown`."""
+
+    token: Token
+    reason: str
+
+
+class Heartbeat(NamedTuple):
+    """A worker beats for its `tokens`; a supervisor for `workers`, the nonces of those it sees alive."""
+
+    tokens: Sequence[Token] = ()
+    workers: Sequence[str] = ()
+
+
+class Wishes(NamedTuple):
+    """What the broker wants of a worker: take nothing new, end, or stop these attempts."""
+
+    quiet: bool = False
+    stop: bool = False
+    cancel: Sequence[Token] = ()
+
+
+# --- supervisors -----------------------------------------------------------------------------------------
+
+
+class Pool(NamedTuple):
+    """A supervisor's first message, also after a reconnect.
+
+    `kinds` is a list of maps: `kind`, and optionally queue, priority, expires_ms, attempts_max,
+    crashes_max, time_limit_ms, lease_ms, backoff_ms, backoff_cap_ms. `workers` are the nonces of
+    the live ones; those of this ticket that are not listed have ended and were reported or never ran.
+    """
+
+    version: int
+    name: str
+    ticket: bytes
+    identity: Sequence[Any]
+    kinds: Sequence[Mapping[str, Any]]
+    workers: Sequence[str] = ()
+
+
+class Exited(NamedTuple):
+    """A worker process has ended and been reaped, and its tree swept. Repeated until answered.
+
+    `token` is what its start page held (None: between jobs). Exactly one of `status` (exit code)
+    and `signal` is set, or neither when the status cannot be had. `kill_token` is the attempt a
+    SIGKILL of the supervisor was meant for, `shutdown` that the end was not the job's doing.
+    """
+
+    worker: str
+    token: Token | None
+    status: int | None
+    signal: int | None
+    kill_token: Token | None = None
+    shutdown: bool = False
+    swept: bool = True
+    memory_peak_bytes: int = 0
+    cpu_ms: int = 0
+
+
+class Kill(NamedTuple):
+    """Pushed to a supervisor: end this attempt. `reason` is timeout, cancelled or lost."""
+
+    worker: str
+    token: Token
+    reason: str
+    grace_ms: int
