@@ -1,11 +1,15 @@
 """msgpack with strict limits: bytes to one list of plain values and back.
 
 Every frame is decoded by one `unpackb` call of its own: a decoder that met an error is never used
-again. Extension types, non-text map keys, duplicate keys, trailing bytes, NaN and infinities are
-refused. What a field may hold is checked one level up, in `ops.py`.
+again. Extension types, non-text map keys, duplicate keys, trailing bytes, invalid UTF-8 and lists
+longer than the op allows are refused. What a field may hold is checked one level up, by `rules.py`;
+nothing there takes a float, so NaN and infinities have no way in.
+
+`peek_op` reads the number of the op from the first bytes, so that the limits of that op hold before
+anything is built from the rest.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgpack
@@ -13,55 +17,112 @@ import msgpack
 from . import frames, limits
 from .errors import LocalProtocolError, RemoteProtocolError
 
-_packer = msgpack.Packer(use_bin_type=True, autoreset=True)
-_pack = _packer.pack
-
-
-def _unique_map(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-    items = list(pairs)
-    result = dict(items)
-    if len(result) != len(items):
-        raise ValueError("duplicate key in a map")
-    return result
+_pack: Callable[[object], bytes] = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 def encode(values: Sequence[object]) -> bytes:
     """One frame, header included. LocalProtocolError if a value cannot travel or it is too long."""
     try:
-        body: bytes = _pack(values)
-    except (TypeError, ValueError, OverflowError, UnicodeEncodeError) as error:
+        body = _pack(values)
+    except (TypeError, ValueError, OverflowError) as error:
         raise LocalProtocolError(f"not encodable: {error}") from error
-    if len(body) > limits.FRAME_BYTES_MAX:
-        raise LocalProtocolError(f"frame of {len(body)} bytes; the limit is {limits.FRAME_BYTES_MAX}")
-    return frames.header(len(body)) + body
+    size = len(body)
+    if size > limits.FRAME_BYTES_MAX:
+        raise LocalProtocolError(f"frame of {size} bytes; the limit is {limits.FRAME_BYTES_MAX}")
+    return frames.header(size) + body
 
 
-def decode(body: bytes) -> list[Any]:
-    """The array in one frame. RemoteProtocolError(`bad_frame`) for anything else."""
+def peek_op(body: bytes) -> int:
+    """The op number of a frame's body, -1 if it does not begin as a frame should."""
+    first = body[0]
+    # An array of up to 15, or with a length of two bytes; then a number below 128, which is one byte.
+    if first & 0xF0 == 0x90:
+        at = 1
+    elif first == 0xDC:
+        at = 3
+    else:
+        return -1
+    return body[at] if len(body) > at and body[at] < 128 else -1
+
+
+def decode(body: bytes, items_max: int = limits.ANSWER_ITEMS_MAX) -> list[Any]:
+    """The array in one frame: a number, a request id, fields. RemoteProtocolError(`bad_frame`) if not.
+
+    No list or map in it may have more than `items_max` items.
+    """
     try:
-        value: Any = msgpack.unpackb(
-            body,
-            raw=False,
-            strict_map_key=True,
-            object_pairs_hook=_unique_map,
-            max_array_len=limits.LIST_ITEMS_MAX,
-            max_map_len=limits.LIST_ITEMS_MAX,
-            max_ext_len=0,
-            max_str_len=len(body),
-            max_bin_len=len(body),
-        )
+        array: Any = _unpack(body, items_max)
     except Exception as error:
         # One narrow except clause is not enough: msgpack raises its own classes, ValueError,
         # UnicodeDecodeError, TypeError, RecursionError and more, depending on the damage.
         raise RemoteProtocolError("bad_frame", f"not one msgpack value: {_brief(error)}") from error
-    if not _is_request(value):
+    if not is_exactly(array, list) or len(array) < 2:
         raise RemoteProtocolError("bad_frame", "a frame holds one array [op, request id, fields...]")
-    array: list[Any] = value
-    return array
+    values: list[Any] = array
+    number, request = values[0], values[1]
+    if type(number) is not int or type(request) is not int or not 0 <= request <= limits.INTEGER_MAX:
+        raise RemoteProtocolError(
+            "bad_frame", f"op and request id are integers, the id from 0 to {limits.INTEGER_MAX}"
+        )
+    return values
 
 
-def _is_request(value: Any) -> bool:
-    return type(value) is list and len(value) >= 2
+def _unpack(body: bytes, items_max: int) -> Any:
+    size = len(body)
+    # Empty lists and maps are one byte here and seventy in memory. A small frame cannot hold enough
+    # of them to matter, and is spared the call for each list.
+    count = _Count() if size > limits.CONTROL_FRAME_BYTES_MAX else None
+    return msgpack.unpackb(
+        body,
+        raw=False,
+        strict_map_key=True,
+        list_hook=count.seen_list if count else None,
+        object_pairs_hook=count.seen_map if count else unique_map,
+        max_array_len=items_max,
+        max_map_len=items_max,
+        max_ext_len=0,
+        max_str_len=size,
+        max_bin_len=size,
+    )
+
+
+def is_exactly(value: Any, kind: type) -> bool:
+    """Of that very type. A function, so that checkers do not narrow to a list or map of unknowns."""
+    return type(value) is kind
+
+
+def unique_map(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """A map of text keys in which none came twice; ValueError if not so. JSON uses it too."""
+    items = list(pairs)
+    result = dict(items)
+    if len(result) != len(items):
+        raise ValueError("duplicate key in a map")
+    # msgpack's own strict mode lets bytes pass beside text.
+    if not all(type(key) is str for key in result):
+        raise ValueError("a key of a map is not text")
+    return result
+
+
+class _Count:
+    """Lets `CONTAINERS_MAX` lists and maps pass."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = limits.CONTAINERS_MAX
+
+    def seen_list(self, value: list[Any]) -> list[Any]:
+        self._one_less()
+        return value
+
+    def seen_map(self, pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+        self._one_less()
+        return unique_map(pairs)
+
+    def _one_less(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise ValueError(f"more than {limits.CONTAINERS_MAX} lists and maps in one frame")
 
 
 def _brief(error: Exception) -> str:

@@ -83,6 +83,7 @@ REFUSALS: dict[str, str] = {
     "conflict": "The job id is taken by a job with another body.",
     "queue_full": "The queue has reached its limit of jobs or bytes.",
     "ids_full": "Too many job ids are being remembered.",
+    "waits_full": "Too many requests are waiting for their answer.",
     "storage_full": "The disk is full or nearly so; enqueues are refused until space returns.",
     "job_not_found": "No such job: it never existed, was dropped, or is past its retention.",
     "too_late": "The job is already in a final state, which `detail` names.",

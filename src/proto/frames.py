@@ -5,15 +5,18 @@ its four bytes are there, before anything is stored for it, so memory follows th
 and never the bytes announced.
 """
 
+import struct
+
 from . import limits
 from .errors import RemoteProtocolError
 
 HEADER_BYTES = 4
 
+_LENGTH = struct.Struct(">I")
+_unpack_length = _LENGTH.unpack_from
 
-def header(length: int) -> bytes:
-    """The four bytes before a body of `length` bytes."""
-    return length.to_bytes(HEADER_BYTES, "big")
+header = _LENGTH.pack
+"""The four bytes before a body of so many bytes."""
 
 
 class FrameReader:
@@ -36,24 +39,26 @@ class FrameReader:
 
     def next_frame(self) -> bytes | None:
         """The next whole frame, or None. RemoteProtocolError if the announced length is illegal."""
-        start, buffer = self._start, self._buffer
-        body = start + HEADER_BYTES
+        buffer, body = self._buffer, self._start + HEADER_BYTES
         if len(buffer) < body:
             return None
-        length = int.from_bytes(buffer[start:body], "big")
-        if length > self.frame_bytes_max:
-            raise RemoteProtocolError(
-                "frame_too_large", f"frame of {length} bytes; the limit is {self.frame_bytes_max}"
-            )
-        if length == 0:
-            raise RemoteProtocolError("bad_frame", "empty frame")
+        (length,) = _unpack_length(buffer, self._start)
+        if not 0 < length <= self.frame_bytes_max:
+            raise self._illegal(length)
         end = body + length
         if len(buffer) < end:
             return None
         self._start = end
-        return bytes(memoryview(buffer)[body:end])
+        return bytes(buffer[body:end])
+
+    def _illegal(self, length: int) -> RemoteProtocolError:
+        if length == 0:
+            return RemoteProtocolError("bad_frame", "empty frame")
+        return RemoteProtocolError(
+            "frame_too_large", f"frame of {length} bytes; the limit is {self.frame_bytes_max}"
+        )
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a frame that is not yet whole; 0 between frames."""
+        """Bytes received that are in no frame handed out yet; 0 between frames."""
         return len(self._buffer) - self._start

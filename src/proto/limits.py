@@ -33,6 +33,11 @@ REPORT_BYTES_MAX = 8 * KIB
 
 ENQUEUE_FRAME_BYTES_MAX = PAYLOAD_BYTES_MAX + 64 * KIB
 RESULT_FRAME_BYTES_MAX = RESULT_BYTES_MAX + 32 * KIB
+LISTING_FRAME_BYTES_MAX = 256 * KIB
+"""`hello` and `heartbeat`: full lists of the longest names and nonces fit."""
+
+POOL_FRAME_BYTES_MAX = 2 * MIB
+"""The full list of kinds with long names and policies, and of workers, fits twice."""
 
 NAME_BYTES_MAX = 128
 """Job ids, queues and kinds: `[A-Za-z0-9._:-]`, so that they are safe in any file, log and terminal."""
@@ -50,8 +55,18 @@ PRIORITY_MAX = 1_000_000
 DURATION_MS_MAX = 10 * 365 * DAY_MS
 """Ten years: longer than any sane delay, far from every overflow."""
 
-LIST_ITEMS_MAX = 4096
-"""Longest list in one message (kinds of a pool, held tokens, workers of a heartbeat)."""
+LIST_ITEMS_MAX = 1024
+"""Longest list in one message (kinds of a pool, held tokens, workers of a heartbeat). A decoder makes
+room for what a list announces, and lists nest a thousand deep: this bounds that to 8 MiB."""
+
+FIELD_ITEMS_MAX = 64
+"""The same for ops that have no such list: their fields, and the headers of a job."""
+
+ANSWER_ITEMS_MAX = 65_536
+"""For answers, which come from the broker and list what it holds."""
+
+CONTAINERS_MAX = 16_384
+"""Lists and maps in one frame over the control limit: an empty one is 1 byte there and 70 in memory."""
 
 JOBS_PAGE_MAX = 1000
 """Rows in one answer to `jobs`; a caller pages on with `after`."""
@@ -60,8 +75,15 @@ HELD_MAX = 1024
 
 SLOTS_MAX = 1024
 
-TEXT_LINE_BYTES_MAX = FRAME_BYTES_MAX
-"""A JSON line may be as long as a frame."""
+TEXT_FACTOR = 2
+"""A JSON line may be so many times as long as a frame of its op: base64 takes a third more than bytes,
+and escapes and field names take the rest."""
+
+COMMAND_LINE_BYTES_MAX = 224
+"""Any other line. The same figure as beanstalkd's."""
+
+TICKET_BYTES = 16
+"""A supervisor's ticket: 128 random bits cannot be guessed."""
 
 HANDSHAKE_MS = 5 * SECOND_MS
 """A connection that says nothing for so long is closed."""
@@ -129,6 +151,24 @@ ID_KEPT_LIBRARY_MS = 15 * MINUTE_MS
 
 IDS_KEPT_MAX = 10_000_000
 
+FRESH_MS = 5 * SECOND_MS
+"""An id said to be made just now is believed for so long: within this time the broker remembers every
+id it took in, and later ones are looked up on disk, where a second job of that id would do damage."""
+
+PARKED_BYTES_MAX = 64 * MIB
+"""Payloads of all enqueues that wait for room. One more is refused with `queue_full`."""
+
+WAITS_MAX = 100_000
+"""Open `wait` and parked `enqueue` requests of all connections, of some hundred bytes each."""
+
+DUE_JOBS_STEP = 500
+"""Jobs that become ready or expire in one step, so that 50,000 due at once hold nobody up."""
+
+STATUS_ROWS_MAX = 1000
+"""Queues, workers, pools and kinds that `status` names one by one; `left_out` counts the rest."""
+
+WARNINGS_MAX = 100
+
 OUTCOMES_KEPT = 20
 """Attempts of one job whose record is kept; the oldest go first."""
 
@@ -153,3 +193,6 @@ WAL_BYTES_CHECKPOINT = 4 * MIB
 
 WALL_RECHECK_MS = 2 * SECOND_MS
 """The longest the broker sleeps: a step of the wall clock is noticed within this time."""
+
+ENDED_RECOVERED = 10_000
+"""Ended attempts read back at start: more than one batch can hold unanswered acks of."""

@@ -5,6 +5,9 @@ array becomes one by `cls(*fields)`. So there is no conversion on the hot path, 
 everywhere else. New fields are only ever appended, with a default; a peer that does not know them
 leaves them out or ignores them. `ops.py` says which values a field may hold.
 
+The table `OPS` at the end has the number of each request and the class of its answer, for a client
+that does not load `ops.py`; `work.OPS` has the rest.
+
 Durations are milliseconds, `_at_ms` are milliseconds since 1970 by the wall clock, priorities run
 lower first. Messages of workers and supervisors are in `work.py`, which a client never loads.
 """
@@ -234,3 +237,30 @@ class HelpText(NamedTuple):
 
 class Done(NamedTuple):
     """The answer that carries nothing but success."""
+
+
+OPS: dict[type[Any], tuple[int, type[Any] | None]] = {
+    Hello: (2, Welcome),
+    Help: (3, HelpText),
+    Enqueue: (10, Enqueued),
+    Cancel: (11, Cancelled),
+    Kick: (12, Counted),
+    Drop: (13, Counted),
+    Show: (14, Shown),
+    Jobs: (15, JobsPage),
+    Status: (16, StatusReport),
+    Why: (17, Because),
+    Wait: (18, Waited),
+    Pause: (19, Done),
+    Resume: (20, Done),
+    Drain: (21, Drained),
+    Snapshot: (22, SnapshotWritten),
+}
+"""Number on the wire and class of the answer. 23 to 26 are kept for move, result, watch and reload.
+
+The name of an op is the name of its class in lower case. Numbers are below 128, so that one byte
+of a frame says which limits hold for it."""
+
+ANSWER = 0
+ERROR = 1
+"""Numbers of the two answers: `[0, request id, fields...]`, `[1, request id, code, message, detail]`."""

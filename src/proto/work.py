@@ -7,7 +7,7 @@ A worker says `hello`, gets `job` pushed, answers `ack`, `nack` or `release`. A 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .messages import Token
+from .messages import Done, Token, Welcome
 
 
 class Job(NamedTuple):
@@ -63,11 +63,15 @@ class Heartbeat(NamedTuple):
 
 
 class Wishes(NamedTuple):
-    """What the broker wants of a worker: take nothing new, end, or stop these attempts."""
+    """What the broker wants of a worker: take nothing new, end, or stop these attempts.
+
+    `heartbeat_ms` tells a supervisor a new rhythm (0: as before), since a shorter lease may be in use.
+    """
 
     quiet: bool = False
     stop: bool = False
     cancel: Sequence[Token] = ()
+    heartbeat_ms: int = 0
 
 
 # --- supervisors -----------------------------------------------------------------------------------------
@@ -115,3 +119,16 @@ class Kill(NamedTuple):
     token: Token
     reason: str
     grace_ms: int
+
+
+OPS: dict[type[Any], tuple[int, type[Any] | None]] = {
+    Job: (40, None),
+    Ack: (41, Done),
+    Nack: (42, Done),
+    Release: (43, Done),
+    Heartbeat: (44, Wishes),
+    Pool: (50, Welcome),
+    Exited: (51, Done),
+    Kill: (52, None),
+}
+"""As `messages.OPS`; without an answer: pushed by the broker. 45 and 46 are kept for progress and output."""

@@ -71,6 +71,9 @@ class Received:
     message: Message
     found: Mapping[str, Found] = attrs.Factory(dict[str, Found])
     asked_at: int = 0
+    parked_until_ms: int | None = None
+    parked_turn: int = 0
+    """The core's own notes on an enqueue that waited for room and is stepped again."""
 
 
 @attrs.define
@@ -129,6 +132,13 @@ class PruneFound:
 
 
 @attrs.define
+class IdsForgotten:
+    """The journal forgot remembered ids whose time was over."""
+
+    count: int
+
+
+@attrs.define
 class StopRequested:
     """The broker shall end: no new grants, every waiting request is answered `shutting_down`."""
 
@@ -143,5 +153,6 @@ Event = (
     | Stalled
     | StorageChanged
     | PruneFound
+    | IdsForgotten
     | StopRequested
 )

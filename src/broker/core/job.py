@@ -51,9 +51,9 @@ class Job:
     """While scheduled by a date: the wall-clock instant."""
     expires_boot_ms: int = 0
     expires_ms: int = 0
-    # What the enqueue said, else None: the kind's policy, the queue's and the defaults follow at the lease.
-    priority_given: int | None = None
-    expires_given_ms: int | None = None
+    # What the enqueue said itself; None: the kind's policy, the queue's and the defaults follow at the lease.
+    queue_given: bool = False
+    priority_given: bool = False
     attempts_max: int | None = None
     crashes_max: int | None = None
     time_limit_ms: int | None = None

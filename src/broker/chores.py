@@ -1,0 +1,145 @@
+"""Chores: what the broker does by the clock and not because anybody asked.
+
+Called in every round; each chore has its own time. Those that touch the disk are visits to the
+journal thread, one at a time, so a slow disk delays chores and not the loop.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..proto import limits
+from .committer import Committer
+from .core.events import Now, OwnerGone, PruneFound, StorageChanged
+from .core.step import Core
+from .journal import Journal, JournalFullError
+from .notify import Notifier
+from .owners import Owners
+from .questions import Questions
+from .storage import Storage, Survey
+from .thread import JournalThread
+
+T = TypeVar("T")
+
+TICK_MS = limits.SECOND_MS
+"""The watchdog, and everything that has nothing to do at the moment."""
+
+OWNERS_MS = 200
+"""How often absent holders of leases are looked for, while there are any."""
+
+SURVEY_MS = limits.SECOND_MS
+CHECKPOINT_MS = 20
+"""So long after a commit the log is looked at, and folded into the journal if it has grown."""
+
+RETRY_MS = 250
+"""How often a batch that does not fit on the disk is tried again."""
+
+
+class Chores:
+    """See the module. `step` and the driver's other parts are handed in."""
+
+    def __init__(
+        self,
+        core: Core,
+        step: Callable[[OwnerGone | PruneFound | StorageChanged], None],
+        runner: JournalThread,
+        committer: Committer,
+        questions: Questions,
+        storage: Storage,
+        owners: Owners,
+        notifier: Notifier,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._core = core
+        self._step = step
+        self._runner = runner
+        self._committer = committer
+        self._questions = questions
+        self._storage = storage
+        self._owners = owners
+        self._notifier = notifier
+        self._failed = failed
+        self._now = Now(0, 0, 0)
+        self._due: dict[Callable[[], int], int] = {
+            self._tick: 0,
+            self._look_for_owners: 0,
+            self._survey: 0,
+            self._checkpoint: 0,
+            self._retry: 0,
+        }
+        self._visiting = False
+        self._seen = 0
+
+    def pass_time(self, now: Now) -> int:
+        """Do what is due; in how many milliseconds something will be."""
+        self._now = now
+        if self._runner.submitted != self._seen:
+            # Something was written: soon after, the log may be due.
+            soon_ms = now.mono_ms + CHECKPOINT_MS
+            self._due[self._checkpoint] = min(self._due[self._checkpoint], soon_ms)
+        for chore, due_ms in self._due.items():
+            if due_ms <= now.mono_ms:
+                self._due[chore] = now.mono_ms + chore()
+        return max(min(self._due.values()) - now.mono_ms, 0)
+
+    # --- by the second -----------------------------------------------------------------------------------
+
+    def _tick(self) -> int:
+        if self._notifier.watchdog_ms:
+            self._notifier.send("WATCHDOG=1")
+            return min(TICK_MS, self._notifier.watchdog_ms)
+        return TICK_MS
+
+    def _look_for_owners(self) -> int:
+        """Lease holders that are not connected: whoever is proved dead need not be waited for."""
+        absent = self._core.absent_owners()
+        for worker in absent:
+            if self._owners.is_proved_dead(worker):
+                self._step(OwnerGone(worker))
+        return OWNERS_MS if absent else TICK_MS
+
+    # --- the disk ------------------------------------------------------------------------------------------
+
+    def _retry(self) -> int:
+        self._committer.retry()
+        return RETRY_MS
+
+    def _checkpoint(self) -> int:
+        if self._visiting:
+            return CHECKPOINT_MS
+        if self._runner.submitted != self._seen:
+            self._visit(lambda journal: journal.checkpoint_if_due(), lambda _: None)
+            self._seen = self._runner.submitted
+        return TICK_MS
+
+    def _survey(self) -> int:
+        if not self._visiting:
+            asked_at, boot_ms = self._questions.opened(), self._now.boot_ms
+            self._visit(
+                lambda journal: self._storage.survey(journal, boot_ms),
+                lambda survey: self._surveyed(survey, asked_at),
+            )
+        return SURVEY_MS
+
+    def _surveyed(self, survey: Survey, asked_at: int) -> None:
+        changed = self._storage.judge(survey, self._now, is_stuck=self._committer.is_stuck)
+        if changed is not None:
+            self._step(StorageChanged(changed))
+        if survey.prunable:
+            self._step(PruneFound(survey.prunable, asked_at))
+            if len(survey.prunable) >= limits.PRUNE_ROWS:
+                self._due[self._survey] = self._now.mono_ms
+        self._questions.closed(asked_at)
+
+    def _visit(self, work: Callable[[Journal], T], done: Callable[[T], None]) -> None:
+        """One visit to the journal thread; no other chore makes one before it is over."""
+        self._visiting = True
+
+        def came_back(result: T, error: BaseException | None) -> None:
+            self._visiting = False
+            if error is None:
+                done(result)
+            elif not isinstance(error, JournalFullError):
+                # A chore that does not fit on the disk is done when there is room.
+                self._failed(error)
+
+        self._runner.submit(work, came_back)

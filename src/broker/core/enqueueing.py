@@ -1,0 +1,207 @@
+"""Taking jobs in: idempotent by id, bounded by the queue's limits, settled by the kind's policy.
+
+The order of the checks is part of the contract. Idempotency comes first: a repeat of an enqueue
+that was accepted gets its answer also when the queue is full now, the disk is full or the broker is
+stopping, because the job exists. Only then may anything refuse.
+"""
+
+from hashlib import blake2b
+
+from ...proto import limits, messages
+from ...proto.model import Overflow, State
+from .events import Found, Received
+from .job import Job
+from .leasing import Leasing
+from .lifecycle import Command
+from .memory import Memory
+from .queues import Queue
+from .waiting import Waiting
+
+_SAYS_OF_ITSELF = ("fresh", "wait_ms")
+"""Fields of an enqueue that say how it is sent, not what the job is."""
+
+_HASHED = tuple(name for name in messages.Enqueue._fields if name not in ("payload", *_SAYS_OF_ITSELF))
+
+
+def body_hash(message: messages.Enqueue) -> bytes:
+    """16 bytes over everything the enqueue says of the job."""
+    rest = [getattr(message, name) for name in _HASHED[:-1]]
+    rest.append(sorted(message.headers.items()) if message.headers else None)
+    return blake2b(message.payload, digest_size=16, key=blake2b(repr(rest).encode()).digest()).digest()
+
+
+def contradiction(message: messages.Enqueue) -> str:
+    """Fields that are each legal but cannot hold together; empty if there are none."""
+    if message.delay_ms and message.run_at_ms:
+        return "enqueue: give `delay_ms` or `run_at_ms`, not both"
+    base, cap = message.backoff_ms, message.backoff_cap_ms
+    if base is not None and cap is not None and cap < base:
+        return f"enqueue: `backoff_cap_ms` ({cap}) is below `backoff_ms` ({base})"
+    return ""
+
+
+class Enqueueing:
+    """The op `enqueue`."""
+
+    def __init__(self, memory: Memory, leasing: Leasing, waiting: Waiting) -> None:
+        self._memory = memory
+        self._leasing = leasing
+        self._waiting = waiting
+
+    def enqueue(self, event: Received, message: messages.Enqueue) -> None:
+        """Store the job, or say why not; see the module for the order of the checks."""
+        memory = self._memory
+        caller = (event.connection, event.request)
+        digest = body_hash(message)
+        if self._answer_repeat(event, message, digest):
+            return
+        if wrong := contradiction(message):
+            memory.refuse(*caller, "bad_message", wrong)
+        elif memory.stopping:
+            memory.refuse(*caller, "shutting_down", "the broker is stopping; enqueue again when it is back")
+        elif memory.storage_full:
+            memory.refuse(*caller, "storage_full", "the disk is full; enqueues go on once space returns")
+        elif memory.ids_kept >= memory.rules.ids_kept_max:
+            memory.refuse(*caller, "ids_full", f"{memory.ids_kept} ids are remembered; the oldest end soon")
+        else:
+            self._take_in(event, message, digest)
+
+    def _answer_repeat(self, event: Received, message: messages.Enqueue, digest: bytes) -> bool:
+        """Answer an enqueue whose id is known: as the first time, or as a conflict."""
+        known = self._known(message.id, event.found.get(message.id))
+        if known is None:
+            return False
+        number, known_hash = known
+        if known_hash == digest and not message.fresh:
+            self._memory.answer(event.connection, event.request, messages.Enqueued(message.id, number))
+        else:
+            text = (
+                f"job id {message.id} is taken by another job"
+                if known_hash != digest
+                else f"job id {message.id} was made twice, although it was said to be fresh"
+            )
+            self._memory.refuse(event.connection, event.request, "conflict", text)
+        return True
+
+    def _known(self, id: str, found: Found | None) -> tuple[int, bytes] | None:
+        job = self._memory.by_id.get(id) or (found.job if found is not None else None)
+        if job is not None:
+            return job.number, job.body_hash
+        if found is not None and found.remembered is not None:
+            return found.remembered.number, found.remembered.body_hash
+        return None
+
+    def _take_in(self, event: Received, message: messages.Enqueue, digest: bytes) -> None:
+        memory = self._memory
+        policy = memory.kind_policy(message.kind)
+        queue = memory.queue(message.queue or policy.get("queue") or limits.QUEUE_DEFAULT)
+        overflows = bool(queue.parked and event.parked_until_ms is None) or not queue.has_room(
+            len(message.payload)
+        )
+        if overflows and not self._overflow(event, message, queue):
+            memory.forget_if_empty(queue)
+            return
+        job = self._job(message, digest, queue)
+        if overflows:
+            now = memory.now
+            job.state, job.reason = State.DEAD, f"overflow: queue {queue.name} was full"
+            job.finished_at_ms, job.finished_boot_ms = now.wall_ms, now.boot_ms
+        memory.create(job, message.payload)
+        memory.answer(event.connection, event.request, messages.Enqueued(job.id, job.number))
+        if job.state is State.READY:
+            self._leasing.offer(job)
+
+    def _overflow(self, event: Received, message: messages.Enqueue, queue: Queue) -> bool:
+        """What a full queue does with one more job. True: it is taken in as a dead letter."""
+        memory, rules = self._memory, queue.rules
+        caller = (event.connection, event.request)
+        if rules.overflow is Overflow.DEAD and queue.counts[State.DEAD] < rules.dead_max:
+            return True
+        if rules.overflow is Overflow.WAIT and message.wait_ms and len(message.payload) <= rules.bytes_max:
+            until_ms = event.parked_until_ms or memory.now.mono_ms + message.wait_ms
+            if until_ms > memory.now.mono_ms:
+                self._waiting.park(event, queue, len(message.payload), until_ms)
+                return False
+        text = (
+            f"queue {queue.name} is full: {queue.live_count} of {rules.jobs_max} jobs, "
+            f"{queue.bytes} of {rules.bytes_max} bytes"
+        )
+        memory.refuse(*caller, "queue_full", text, {"queue": queue.name})
+        return False
+
+    def _job(self, message: messages.Enqueue, digest: bytes, queue: Queue) -> Job:
+        memory, now = self._memory, self._memory.now
+        known = message.kind in memory.kinds
+        policy = memory.kind_policy(message.kind)
+        number = memory.next_number()
+        expires_ms = message.expires_ms or policy.get("expires_ms") or 0
+        delay_ms = message.delay_ms or 0
+        run_at_ms = message.run_at_ms or 0
+        waits = delay_ms > 0 or run_at_ms > now.wall_ms
+        settled = None not in (message.queue, message.priority, message.expires_ms)
+        return Job(
+            number=number,
+            id=message.id,
+            body_hash=digest,
+            id_by_caller=not message.fresh,
+            kind=message.kind,
+            queue=queue.name,
+            priority=_first(message.priority, policy.get("priority"), 0),
+            position=number,
+            state=State.SCHEDULED if waits else State.READY,
+            resolved=known or settled,
+            payload_bytes=len(message.payload),
+            headers=message.headers,
+            created_at_ms=now.wall_ms,
+            epoch=memory.epoch,
+            created_boot_ms=now.boot_ms,
+            due_boot_ms=now.boot_ms + delay_ms if waits and not run_at_ms else 0,
+            delay_ms=delay_ms if waits and not run_at_ms else 0,
+            run_at_ms=run_at_ms if waits else 0,
+            expires_boot_ms=now.boot_ms + expires_ms if expires_ms else 0,
+            expires_ms=expires_ms,
+            queue_given=message.queue is not None,
+            priority_given=message.priority is not None,
+            attempts_max=message.attempts_max,
+            crashes_max=message.crashes_max,
+            time_limit_ms=message.time_limit_ms,
+            lease_ms=message.lease_ms,
+            backoff_ms=message.backoff_ms,
+            backoff_cap_ms=message.backoff_cap_ms,
+        )
+
+    def kind_declared(self, kind: str) -> None:
+        """A kind became known: settle queue, priority and expiry of the jobs that waited for it."""
+        memory = self._memory
+        policy = memory.kind_policy(kind)
+        for job in list(memory.unresolved.get(kind, {}).values()):
+            memory.resolve(job)
+            if not job.expires_ms and policy.get("expires_ms"):
+                job.expires_ms = policy["expires_ms"]
+                job.expires_boot_ms = job.created_boot_ms + job.expires_ms
+            queue = job.queue if job.queue_given else policy.get("queue") or job.queue
+            priority = job.priority if job.priority_given else _first(policy.get("priority"), 0)
+            memory.change_queue(job, queue, priority)
+            if job.state is not State.LEASED:
+                self._leasing.expire_if_over(job)
+            if job.state is State.READY:
+                self._leasing.offer(job)
+
+    def time_passed(self) -> None:
+        """Jobs whose time has come become ready, those whose expiry has passed dead."""
+        memory = self._memory
+        while (number := memory.expiry.pop_due(memory.now.boot_ms)) is not None:
+            self._leasing.expire_if_over(memory.jobs[number])
+        while (number := memory.due.pop_due(memory.now.boot_ms)) is not None:
+            self._promote(memory.jobs[number])
+        while (number := memory.due_by_wall.pop_due(memory.now.wall_ms)) is not None:
+            self._promote(memory.jobs[number])
+
+    def _promote(self, job: Job) -> None:
+        job.due_boot_ms = job.delay_ms = job.run_at_ms = 0
+        self._memory.move(job, Command.DUE)
+        self._leasing.offer(job)
+
+
+def _first(*values: int | None) -> int:
+    return next(value for value in values if value is not None)

@@ -1,0 +1,321 @@
+"""Dead, disconnected or hung: three verdicts on a worker instead of one timeout.
+
+**Dead.** The pidfd of the peer fired, and everything it had sent before was handled. A supervised
+worker's jobs wait for the supervisor's `exited`, which says which attempt the process was running
+and that its tree is gone; then they are free. A supervisor that stays silent beyond its grace, or a
+raw worker that has none: `lost`.
+
+**Disconnected.** End of file while the process lives. Its leases stay for the reconnect grace; a
+`hello` that comes back says what it holds, and a lease it came back without is released. In text
+mode a lease ends with its connection.
+
+**Hung.** Alive, but silent beyond its lease or over its time limit. For a supervised worker the
+process is killed first and the job stays leased until its end is reported, so it never runs twice
+at once. A raw worker has nobody to kill it: its lease ends by the clock, and tokens fence it.
+
+A dead supervisor is not replaced for its workers: they end within two seconds, and their jobs are
+freed as `shutdown` once each worker's own death is seen.
+"""
+
+from ...proto import limits, messages, work
+from ...proto.model import Outcome
+from . import effects as fx
+from .leasing import Leasing
+from .memory import Memory
+from .workers import Lease, Peer, Pool, Registry, Worker
+
+
+class Liveness:
+    """Verdicts on workers and supervisors, and the deadlines of leases."""
+
+    def __init__(self, memory: Memory, registry: Registry, leasing: Leasing) -> None:
+        self._memory = memory
+        self._registry = registry
+        self._leasing = leasing
+
+    # --- connections come and go --------------------------------------------------------------------
+
+    def connected(self, connection: int, uid: int, pid: int, is_text: bool) -> None:
+        """A peer was accepted; what it is it will say itself."""
+        self._registry.peers[connection] = Peer(connection, uid, pid, is_text)
+
+    def disconnected(self, connection: int) -> None:
+        """End of file. The process may live."""
+        peer = self._registry.peers.pop(connection, None)
+        if peer is None:
+            return
+        if peer.worker is not None and peer.worker.connection == connection:
+            self._worker_disconnected(peer.worker)
+        if peer.pool is not None and peer.pool.connection == connection:
+            peer.pool.connection = None
+            peer.pool.gone_by_ms = self._memory.now.mono_ms + self._memory.rules.supervisor_grace_ms
+            self._leasing.check_by(peer.pool.gone_by_ms)
+            self._forget_pool_if_over(peer.pool)
+
+    def _worker_disconnected(self, worker: Worker) -> None:
+        worker.connection = None
+        self._registry.refresh(worker)
+        if worker.dead:
+            return
+        if worker.is_text:
+            self._end_all(worker, Outcome.LOST, "its text connection ended")
+        if not worker.leases:
+            # It holds nothing that would need it back; if it returns it says hello as new.
+            self._registry.forget_worker(worker)
+            return
+        worker.back_by_ms = self._memory.now.mono_ms + self._memory.rules.reconnect_grace_ms
+        self._leasing.check_by(worker.back_by_ms)
+
+    def peer_exited(self, connection: int) -> None:
+        """The process behind a connection is dead."""
+        peer = self._registry.peers.get(connection)
+        if peer is None:
+            return
+        if peer.worker is not None and peer.worker.connection == connection:
+            self.worker_died(peer.worker)
+        if peer.pool is not None and peer.pool.connection == connection:
+            self._pool_died(peer.pool)
+
+    def worker_died(self, worker: Worker) -> None:
+        """A worker's process is proved dead: free its jobs, now or when its supervisor has reported."""
+        memory = self._memory
+        worker.dead = True
+        self._registry.refresh(worker)
+        pool = self._registry.pool_of(worker)
+        if worker.report is not None:
+            self._apply_report(worker, worker.report)
+        elif pool is not None and pool.dead:
+            self._end_all(worker, Outcome.SHUTDOWN, "its supervisor died")
+            self._registry.forget_worker(worker)
+        elif not worker.leases:
+            self._registry.forget_worker(worker)
+        elif not worker.is_supervised:
+            self._end_all(worker, Outcome.LOST, "the worker died without a report")
+            self._registry.forget_worker(worker)
+        else:
+            worker.report_by_ms = memory.now.mono_ms + memory.rules.supervisor_grace_ms
+            self._leasing.check_by(worker.report_by_ms)
+
+    def _pool_died(self, pool: Pool) -> None:
+        pool.dead = True
+        self._memory.log("supervisor_died", pool=pool.name, pid=pool.pid)
+        for worker in self._registry.of_pool(pool):
+            if worker.dead:
+                self._end_all(worker, Outcome.SHUTDOWN, "its supervisor died")
+                self._registry.forget_worker(worker)
+        self._forget_pool_if_over(pool)
+
+    def _forget_pool_if_over(self, pool: Pool) -> None:
+        gone = pool.connection is None and (pool.dead or pool.gone_by_ms <= self._memory.now.mono_ms)
+        if gone and not self._registry.of_pool(pool):
+            self._registry.pools.pop(pool.ticket, None)
+
+    # --- reports of supervisors -----------------------------------------------------------------------
+
+    def exited(self, peer: Peer, request: int, message: work.Exited) -> None:
+        """A supervisor's report. It counts for workers of its ticket, and once the pidfd agrees."""
+        memory = self._memory
+        assert peer.pool is not None
+        worker = self._registry.by_nonce(peer.pool.ticket, message.worker)
+        if worker is not None:
+            if worker.connection is not None and not worker.dead:
+                # The report outran the pidfd; both are on their way, and the pidfd is the proof.
+                worker.report = message
+            else:
+                self._apply_report(worker, message)
+        memory.answer(peer.connection, request, messages.Done())
+
+    def _apply_report(self, worker: Worker, report: work.Exited) -> None:
+        worker.dead, worker.report = True, None
+        running = None if report.token is None else tuple(report.token)
+        if not report.swept:
+            self._memory.log("tree_not_swept", worker=worker.identity, pid=worker.pid)
+        for lease in list(worker.leases.values()):
+            if lease.token == running:
+                outcome, reason = _verdict(lease, report)
+                self._leasing.end(lease, outcome, reason=reason, exited=report)
+            else:
+                self._leasing.never_started(lease)
+        self._registry.forget_worker(worker)
+
+    # --- heartbeats ---------------------------------------------------------------------------------------
+
+    def heartbeat(self, peer: Peer, request: int, message: work.Heartbeat) -> None:
+        """Renew leases; the answer carries wishes. At once if there are none to wait for."""
+        memory = self._memory
+        wishes = work.Wishes(quiet=memory.draining, stop=memory.stopping)
+        if peer.worker is not None:
+            stale = [token for token in message.tokens if not self._renew_own(peer.worker, token)]
+            wishes = wishes._replace(cancel=stale)
+        if peer.pool is not None:
+            for nonce in message.workers:
+                self._renew_worker(peer.pool, nonce)
+            peer.pool.heartbeat_ms = self.heartbeat_ms(peer.pool)
+            wishes = wishes._replace(heartbeat_ms=peer.pool.heartbeat_ms)
+        memory.answer(peer.connection, request, wishes, now=not wishes.cancel)
+
+    def _renew_own(self, worker: Worker, token: messages.Token) -> bool:
+        """Renew one lease of a worker; False if it is not its own any more, or shall be stopped."""
+        lease = worker.leases.get((token[0], token[1]))
+        if lease is None:
+            return False
+        lease.deadline_ms = self._memory.now.mono_ms + lease.lease_ms
+        return lease.kill is None
+
+    def _renew_worker(self, pool: Pool, nonce: str) -> None:
+        worker = self._registry.by_nonce(pool.ticket, nonce)
+        if worker is not None and not worker.dead:
+            for lease in worker.leases.values():
+                lease.deadline_ms = self._memory.now.mono_ms + lease.lease_ms
+
+    def heartbeat_ms(self, pool: Pool | None) -> int:
+        """How often to beat: a quarter of the shortest lease in use, at most `heartbeat_ms_max`."""
+        rules = self._memory.rules
+        leases = [limits.LEASE_MS_DEFAULT]
+        leases += [
+            int(policy.get("lease_ms") or limits.LEASE_MS_DEFAULT)
+            for _, policy in self._memory.kinds.values()
+        ]
+        leases += [
+            int(queue.policy["lease_ms"])
+            for queue in (*rules.queues.values(), rules.queue_default)
+            if "lease_ms" in queue.policy
+        ]
+        leases += [
+            lease.lease_ms
+            for lease in self._leasing.leases.values()
+            if pool is None or lease.worker.ticket == pool.ticket
+        ]
+        return min(rules.heartbeat_ms_max, max(min(leases) // limits.HEARTBEAT_SHARE_OF_LEASE, 1))
+
+    def stalled(self) -> None:
+        """The broker itself did not run: everybody gets a full interval before anything expires."""
+        mono, rules = self._memory.now.mono_ms, self._memory.rules
+        for lease in self._leasing.leases.values():
+            lease.deadline_ms = max(lease.deadline_ms, mono + max(lease.lease_ms, rules.heartbeat_ms_max))
+        for worker in self._registry.workers.values():
+            if worker.back_by_ms:
+                worker.back_by_ms = max(worker.back_by_ms, mono + rules.reconnect_grace_ms)
+
+    # --- deadlines ---------------------------------------------------------------------------------------
+
+    def time_passed(self) -> None:
+        """Verdicts that are due; only when one may be."""
+        leasing, mono = self._leasing, self._memory.now.mono_ms
+        if leasing.check_ms is None or leasing.check_ms > mono:
+            return
+        for worker in list(self._registry.workers.values()):
+            self._check_worker(worker, mono)
+        for lease in list(leasing.leases.values()):
+            self._check_lease(lease, mono)
+        for pool in list(self._registry.pools.values()):
+            self._forget_pool_if_over(pool)
+        leasing.check_ms = min(self._instants(mono), default=None)
+
+    def _instants(self, mono: int) -> list[int]:
+        leases = self._leasing.leases.values()
+        instants = [lease.kill_ms for lease in leases if lease.kill is not None and lease.kill_ms > mono]
+        for lease in leases:
+            if lease.kill is None:
+                instants += (lease.deadline_ms, lease.limit_ms)
+        for worker in self._registry.workers.values():
+            instants += [at for at in (worker.back_by_ms, worker.report_by_ms) if at > mono]
+        instants += [pool.gone_by_ms for pool in self._registry.pools.values() if pool.gone_by_ms > mono]
+        return instants
+
+    def _check_worker(self, worker: Worker, mono: int) -> None:
+        if worker.dead:
+            if worker.report_by_ms and worker.report_by_ms <= mono:
+                self._end_all(worker, Outcome.LOST, "the worker died, and its supervisor did not report it")
+                self._registry.forget_worker(worker)
+        elif worker.connection is None and worker.back_by_ms and worker.back_by_ms <= mono:
+            worker.back_by_ms = 0
+            if not worker.leases:
+                self._registry.forget_worker(worker)
+            elif worker.is_supervised:
+                for lease in list(worker.leases.values()):
+                    self.kill(lease, Outcome.LOST)
+            else:
+                self._end_all(worker, Outcome.LOST, "the worker disconnected and did not come back")
+                self._registry.forget_worker(worker)
+
+    def _check_lease(self, lease: Lease, mono: int) -> None:
+        if lease.kill is not None:
+            if lease.kill_ms <= mono:
+                self._kill_overdue(lease, mono)
+        elif lease.deadline_ms <= mono:
+            self._expire(lease)
+        elif lease.limit_ms <= mono:
+            self.kill(lease, Outcome.TIMEOUT)
+
+    def _expire(self, lease: Lease) -> None:
+        if lease.worker.is_supervised:
+            self.kill(lease, Outcome.LOST)
+        else:
+            self._leasing.end(lease, Outcome.LOST, reason=_reason_of_kill(Outcome.LOST))
+
+    def kill(self, lease: Lease, reason: Outcome) -> None:
+        """Have the process of an attempt ended, by its supervisor or by the wish in its heartbeat."""
+        memory, rules = self._memory, self._memory.rules
+        if lease.kill is None:
+            lease.kill = reason
+        grace_ms = 0 if reason is Outcome.LOST else rules.kill_grace_ms
+        silence_ms = rules.supervisor_grace_ms if lease.worker.is_supervised else 0
+        lease.kill_ms = memory.now.mono_ms + grace_ms + silence_ms
+        self._leasing.check_by(lease.kill_ms)
+        self._push_kill(lease, grace_ms)
+
+    def _push_kill(self, lease: Lease, grace_ms: int) -> None:
+        pool = self._registry.pool_of(lease.worker)
+        if pool is not None and pool.connection is not None and lease.kill is not None:
+            message = work.Kill(lease.worker.nonce, list(lease.token), str(lease.kill), grace_ms)
+            self._memory.effects.append(fx.Push(pool.connection, message))
+
+    def repeat_kills(self, pool: Pool) -> None:
+        """A supervisor came back: what it was told before may not have reached it."""
+        for worker in self._registry.of_pool(pool):
+            for lease in worker.leases.values():
+                if lease.kill is not None:
+                    self.kill(lease, lease.kill)
+
+    def _kill_overdue(self, lease: Lease, mono: int) -> None:
+        """The one who was told has been silent too long."""
+        worker = lease.worker
+        if not worker.is_supervised:
+            assert lease.kill is not None
+            self._leasing.end(lease, lease.kill, reason=_reason_of_kill(lease.kill))
+        elif worker.connection is not None and not worker.dead:
+            self._memory.effects.append(fx.KillPeer(worker.connection))
+            lease.kill_ms = mono + self._memory.rules.supervisor_grace_ms
+        else:
+            # Alive, not connected, and nobody who could end it: the job stays leased, `why` says so.
+            lease.kill_ms = mono + self._memory.rules.supervisor_grace_ms
+            self._push_kill(lease, 0)
+
+    def _end_all(self, worker: Worker, outcome: Outcome, reason: str) -> None:
+        for lease in list(worker.leases.values()):
+            self._leasing.end(lease, outcome, reason=reason)
+
+
+def _reason_of_kill(kill: Outcome) -> str:
+    if kill is Outcome.TIMEOUT:
+        return "over its time limit"
+    if kill is Outcome.CANCELLED:
+        return "cancelled"
+    return "no heartbeat within the lease"
+
+
+def _verdict(lease: Lease, report: work.Exited) -> tuple[Outcome, str]:
+    """The outcome of the attempt that a process was running when it ended."""
+    killed_for = None if report.kill_token is None else tuple(report.kill_token)
+    if lease.kill is not None and (killed_for == lease.token or lease.kill is Outcome.CANCELLED):
+        return lease.kill, _reason_of_kill(lease.kill)
+    if killed_for is not None and killed_for != lease.token:
+        return Outcome.RELEASED, "ended by a kill that was meant for another attempt"
+    if report.shutdown:
+        return Outcome.SHUTDOWN, "the pool ended its worker"
+    if report.signal is not None:
+        return Outcome.CRASH, f"worker died (signal {report.signal})"
+    if report.status is not None:
+        return Outcome.CRASH, f"worker died (exit status {report.status})"
+    return Outcome.CRASH, "worker died (status unknown)"

@@ -1,0 +1,149 @@
+"""What a person or a client does to jobs that exist: cancel, kick, drop, pause, resume, drain.
+
+A final state is never overwritten; the answer to whoever comes too late names it.
+"""
+
+from ...proto import messages
+from ...proto.model import Outcome, State
+from .events import Received
+from .job import Job
+from .leasing import Leasing
+from .lifecycle import Command
+from .liveness import Liveness
+from .memory import Memory
+from .waiting import Waiting
+
+
+class Operating:
+    """The ops that change jobs and queues by hand."""
+
+    def __init__(self, memory: Memory, leasing: Leasing, liveness: Liveness, waiting: Waiting) -> None:
+        self._memory = memory
+        self._leasing = leasing
+        self._liveness = liveness
+        self._waiting = waiting
+
+    def cancel(self, event: Received, message: messages.Cancel) -> None:
+        """Withdraw a job: at once if it waits, by ending its process if it runs."""
+        memory = self._memory
+        job = self._job(event, message.id)
+        if job is None:
+            return
+        if job.state is State.LEASED:
+            lease = self._leasing.leases[job.token]
+            job.cancelling = True
+            memory.touch(job)
+            memory.answer(event.connection, event.request, messages.Cancelled(job.id, "cancelling"))
+            if lease.kill is None:
+                self._liveness.kill(lease, Outcome.CANCELLED)
+        elif job.state in (State.SCHEDULED, State.READY):
+            self._leasing.finish(job, Command.CANCELLED, "cancelled before it ran")
+            memory.answer(event.connection, event.request, messages.Cancelled(job.id, "cancelled"))
+        elif job.state is State.CANCELLED:
+            memory.answer(event.connection, event.request, messages.Cancelled(job.id, "cancelled"))
+        else:
+            text = f"job {job.id} is already {job.state}"
+            memory.refuse(event.connection, event.request, "too_late", text, {"state": str(job.state)})
+
+    def kick(self, event: Received, message: messages.Kick) -> None:
+        """Revive one dead job, or the oldest dead jobs of a queue."""
+        if message.id is None:
+            dead = self._dead_of_queue(event)
+            for each in dead:
+                self._revive(each)
+            self._counted(event, len(dead))
+            return
+        job = self._job(event, message.id)
+        if job is None:
+            return
+        if job.state is State.DEAD:
+            self._revive(job)
+            self._counted(event, 1)
+        else:
+            text = f"job {job.id} is {job.state}; only a dead job can be kicked"
+            self._memory.refuse(event.connection, event.request, "not_dead", text, {"state": str(job.state)})
+
+    def _revive(self, job: Job) -> None:
+        memory = self._memory
+        number = memory.next_number()
+        job.position, job.epoch = number, memory.epoch
+        job.charged = job.crashes = job.releases = 0
+        job.reason = "kicked"
+        job.finished_at_ms = job.finished_boot_ms = 0
+        job.created_boot_ms = memory.now.boot_ms
+        job.due_boot_ms = job.delay_ms = job.run_at_ms = 0
+        # A kicked job gets its whole expiry again, else one that expired could never be revived.
+        job.expires_boot_ms = memory.now.boot_ms + job.expires_ms if job.expires_ms else 0
+        memory.revive(job)
+        self._leasing.offer(job)
+
+    def drop(self, event: Received, message: messages.Drop) -> None:
+        """Delete one finished job, or the oldest dead jobs of a queue; ids stay remembered."""
+        if message.id is None:
+            dead = self._dead_of_queue(event)
+            for each in dead:
+                self._delete(each)
+            self._counted(event, len(dead))
+            return
+        job = self._job(event, message.id)
+        if job is None:
+            return
+        if job.number in self._memory.jobs:
+            text = f"job {job.id} is {job.state}; cancel it first"
+            detail = {"state": str(job.state)}
+            self._memory.refuse(event.connection, event.request, "not_finished", text, detail)
+        else:
+            self._delete(job)
+            self._counted(event, 1)
+
+    def _delete(self, job: Job) -> None:
+        rules = self._memory.rules
+        kept_ms = rules.id_kept_caller_ms if job.id_by_caller else rules.id_kept_library_ms
+        until_ms = kept_until(job.created_boot_ms, kept_ms, self._memory.now.boot_ms)
+        self._memory.delete(job.number, job.id, job.body_hash, job.queue, job.state, until_ms)
+
+    def _dead_of_queue(self, event: Received) -> list[Job]:
+        found = [found.job for found in event.found.values() if found.job is not None]
+        return [job for job in found if job.state is State.DEAD and job.number not in self._memory.jobs]
+
+    def _counted(self, event: Received, job_count: int) -> None:
+        self._memory.answer(event.connection, event.request, messages.Counted(job_count))
+
+    def pause(self, event: Received, message: messages.Pause) -> None:
+        """Hand out no more jobs of a queue, or of any."""
+        self._memory.set_paused(message.queue or "", True)
+        self._memory.answer(event.connection, event.request, messages.Done())
+
+    def resume(self, event: Received, message: messages.Resume) -> None:
+        """End a pause; without a queue also a drain, and a pause of all (not those of single queues)."""
+        memory = self._memory
+        memory.set_paused(message.queue or "", False)
+        if message.queue is None:
+            memory.draining = False
+        memory.answer(event.connection, event.request, messages.Done())
+        self._leasing.fill_all()
+
+    def drain(self, event: Received, message: messages.Drain) -> None:
+        """Hand out no more jobs at all; answered when the last attempt has ended."""
+        self._memory.draining = True
+        self._waiting.drain_for((event.connection, event.request), message.timeout_ms)
+
+    def _job(self, event: Received, id: str) -> Job | None:
+        """The job of an id, from memory or disk; None after refusing the request."""
+        job = self._memory.by_id.get(id)
+        if job is None:
+            found = event.found.get(id)
+            job = found.job if found is not None else None
+        if job is None:
+            self._memory.refuse(event.connection, event.request, "job_not_found", f"no job {id}")
+        return job
+
+
+def kept_until(created_boot_ms: int, kept_ms: int, boot_ms: int) -> int:
+    """Until when an id is remembered beyond its row; 0 if its time is over already.
+
+    A job of an earlier boot counts as created at that boot's last known instant, which is never
+    later than now, and is remembered for at most its window from now.
+    """
+    until_ms = min(created_boot_ms, boot_ms) + kept_ms
+    return until_ms if until_ms > boot_ms else 0

@@ -1,0 +1,174 @@
+"""Who is connected: peers, workers with their slots, and the supervisors that vouch for them.
+
+A worker is known by its identity (boot id, PID namespace, pid, start ticks, nonce), which outlives
+its connection: the journal keeps it with each lease, so a worker that comes back after a restart of
+the broker finds its attempts. A supervisor is known by its ticket, 16 random bytes that its workers
+show in their `hello`; what it reports counts only for workers that showed it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from ...proto.model import Outcome
+
+Key = tuple[int, int]
+"""A token as a key: (epoch, counter)."""
+
+ENDED_KEPT = 64
+"""Ended tokens a worker's repeats are recognised by, beyond its slots."""
+
+
+def identity_text(identity: Iterable[Any]) -> str:
+    """`boot id/pid namespace/pid/start ticks/nonce`, as the journal keeps it."""
+    return "/".join(str(part) for part in identity)
+
+
+@attrs.define(eq=False)
+class Lease:
+    """One attempt and its owner. Deadlines are on the monotonic clock."""
+
+    token: Key
+    number: int
+    worker: "Worker"
+    lease_ms: int
+    deadline_ms: int
+    """Lost if no heartbeat came by then."""
+    limit_ms: int
+    """Over its time limit then."""
+    kill: Outcome | None = None
+    """Its process shall end, for this reason; the supervisor (or a raw worker's heartbeat) was told."""
+    kill_ms: int = 0
+    """When the one who was told has been silent too long."""
+
+
+@attrs.define(eq=False)
+class Worker:
+    """A worker process, or a raw connection that works."""
+
+    identity: str
+    name: str
+    nonce: str
+    pid: int
+    ticket: bytes
+    kinds: frozenset[str]
+    slots: int
+    is_text: bool = False
+    connection: int | None = None
+    leases: dict[Key, Lease] = attrs.Factory(dict[Key, Lease])
+    ended: dict[Key, str] = attrs.Factory(dict[Key, str])
+    """Tokens that ended lately, and by which op: a repeat of it is answered as the first was."""
+    dead: bool = False
+    """Its pidfd fired, or its identity is proved dead."""
+    back_by_ms: int = 0
+    """While disconnected: when its reconnect grace is over. Monotonic."""
+    report_by_ms: int = 0
+    """While dead and unreported: when its supervisor's grace is over. Monotonic."""
+    report: Any = None
+    """An `exited` that came before the pidfd agreed."""
+
+    @property
+    def is_supervised(self) -> bool:
+        """Somebody kills, reaps and sweeps for it."""
+        return bool(self.ticket)
+
+    @property
+    def free_slots(self) -> int:
+        """How many more jobs it may be handed now."""
+        if self.connection is None or self.dead:
+            return 0
+        return self.slots - len(self.leases)
+
+    def remember_ended(self, token: Key, op: str) -> None:
+        """Keep an ended token for repeats."""
+        self.ended[token] = op
+        if len(self.ended) > self.slots + ENDED_KEPT:
+            del self.ended[next(iter(self.ended))]
+
+
+@attrs.define(eq=False)
+class Pool:
+    """A supervisor and what it declared."""
+
+    ticket: bytes
+    name: str
+    pid: int = 0
+    connection: int | None = None
+    kinds: Mapping[str, Mapping[str, Any]] = attrs.Factory(dict[str, Mapping[str, Any]])
+    heartbeat_ms: int = 0
+    dead: bool = False
+    gone_by_ms: int = 0
+    """While disconnected: when its grace is over. Monotonic."""
+
+
+@attrs.define(eq=False)
+class Peer:
+    """One connection and what it turned out to be."""
+
+    connection: int
+    uid: int
+    pid: int
+    is_text: bool
+    worker: Worker | None = None
+    pool: Pool | None = None
+
+
+class Registry:
+    """Peers, workers and pools, with the idle workers by what they can run."""
+
+    def __init__(self) -> None:
+        self.peers: dict[int, Peer] = {}
+        self.workers: dict[str, Worker] = {}
+        self.pools: dict[bytes, Pool] = {}
+        self._idle: dict[frozenset[str], dict[str, Worker]] = {}
+        self._by_nonce: dict[tuple[bytes, str], Worker] = {}
+
+    def refresh(self, worker: Worker) -> None:
+        """Enter a worker among the idle, or take it out, by its free slots."""
+        idle = self._idle.get(worker.kinds)
+        if worker.free_slots > 0 and worker.identity in self.workers:
+            if idle is None:
+                idle = self._idle[worker.kinds] = {}
+            idle[worker.identity] = worker
+        elif idle is not None and idle.pop(worker.identity, None) is not None and not idle:
+            del self._idle[worker.kinds]
+
+    def idle_for(self, kind: str) -> Worker | None:
+        """The worker that has waited longest among those that can run a kind."""
+        for kinds, idle in self._idle.items():
+            if kind in kinds:
+                return next(iter(idle.values()))
+        return None
+
+    def idle(self) -> list[Worker]:
+        """All workers with a free slot."""
+        return [worker for idle in self._idle.values() for worker in idle.values()]
+
+    def add_worker(self, worker: Worker) -> None:
+        """Make a worker known."""
+        self.workers[worker.identity] = worker
+        self._by_nonce[worker.ticket, worker.nonce] = worker
+        self.refresh(worker)
+
+    def forget_worker(self, worker: Worker) -> None:
+        """The worker has ended and owns nothing any more."""
+        self.workers.pop(worker.identity, None)
+        self._by_nonce.pop((worker.ticket, worker.nonce), None)
+        self.refresh(worker)
+
+    def by_nonce(self, ticket: bytes, nonce: str) -> Worker | None:
+        """The worker that showed this ticket and has this nonce."""
+        return self._by_nonce.get((ticket, nonce))
+
+    def of_pool(self, pool: Pool) -> list[Worker]:
+        """The workers that showed a pool's ticket."""
+        return [worker for worker in self.workers.values() if worker.ticket == pool.ticket]
+
+    def pool_of(self, worker: Worker) -> Pool | None:
+        """The supervisor of a worker, if it is known."""
+        return self.pools.get(worker.ticket) if worker.ticket else None
+
+    def knows_kind(self, kind: str) -> bool:
+        """Whether a connected worker can run a kind."""
+        return any(kind in worker.kinds and worker.connection is not None for worker in self.workers.values())

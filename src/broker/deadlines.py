@@ -1,0 +1,75 @@
+"""Deadlines of connections: say something, finish what you began, and do not linger after an error.
+
+Each is a dictionary in order of time, so that only its head need be looked at.
+"""
+
+from collections.abc import Iterator
+
+from ..proto import limits
+from .peer import Peer
+
+_Since = dict[int, tuple[Peer, int]]
+"""Connection to the peer and the monotonic millisecond from which its time counts."""
+
+
+class Deadlines:
+    """Which connections owe something."""
+
+    def __init__(self) -> None:
+        self._silent: _Since = {}
+        self._incomplete: _Since = {}
+        self._finishing: _Since = {}
+
+    def connected(self, peer: Peer, now_ms: int) -> None:
+        """It has to say something soon."""
+        self._silent[peer.id] = (peer, now_ms)
+
+    def heard(self, peer: Peer, now_ms: int, *, is_new: bool) -> None:
+        """It was read from. `is_new`: a whole message came, so what is incomplete now began just now."""
+        if peer.connection.is_text is not None:
+            self._silent.pop(peer.id, None)
+        if not peer.connection.incomplete:
+            self._incomplete.pop(peer.id, None)
+        elif is_new or peer.id not in self._incomplete:
+            self._incomplete.pop(peer.id, None)
+            self._incomplete[peer.id] = (peer, now_ms)
+
+    def finishing(self, peer: Peer) -> None:
+        """It is ending, but something of it is unanswered: look again at its `finish_by_ms`."""
+        self._finishing.setdefault(peer.id, (peer, peer.finish_by_ms))
+
+    def left(self, peer: Peer) -> None:
+        """It owes nothing any more."""
+        for since in (self._silent, self._incomplete, self._finishing):
+            since.pop(peer.id, None)
+
+    def longest_silent(self, uid: int, at_least_ms: int, now_ms: int) -> Peer | None:
+        """The connection of a uid that has said nothing for longest, if that is long enough."""
+        for peer, since_ms in self._silent.values():
+            if since_ms + at_least_ms > now_ms:
+                return None
+            if peer.credentials.uid == uid:
+                return peer
+        return None
+
+    def overdue(self, now_ms: int) -> Iterator[tuple[Peer, str, str]]:
+        """Peers whose time is over, with the code and the text of what they are told."""
+        for peer in _take_due(self._silent, now_ms - limits.HANDSHAKE_MS):
+            yield peer, "handshake_timeout", f"nothing was said for {limits.HANDSHAKE_MS} ms"
+        for peer in _take_due(self._incomplete, now_ms - limits.FRAME_MS_MAX):
+            yield peer, "frame_timeout", f"a frame or line was not whole after {limits.FRAME_MS_MAX} ms"
+
+    def to_finish(self, now_ms: int) -> list[Peer]:
+        """Peers that have lingered long enough after an error."""
+        return _take_due(self._finishing, now_ms)
+
+
+def _take_due(since: _Since, until_ms: int) -> list[Peer]:
+    due: list[Peer] = []
+    for peer, since_ms in since.values():
+        if since_ms > until_ms:
+            break
+        due.append(peer)
+    for peer in due:
+        del since[peer.id]
+    return due

@@ -1,0 +1,467 @@
+"""The driver: sockets to events, events through the core, effects through the committer to sockets.
+
+One round handles every peer that is ready: read, decode, step. What was decided in a round is one
+batch; the batch is handed to the journal, and after its commit each peer gets all that is for it in
+one `send`. Between rounds the loop waits for the poller, or for the next deadline.
+
+Order within a round, and why:
+
+1. Time is read. If the loop should have been here long ago, the broker itself was stopped or starved:
+   everything that waits in the sockets is read first, then the core is told how long it was
+   (`Stalled`), and only then may anything expire.
+2. Peers that are ready; then newcomers.
+3. Deadlines of the core. After the peers, so that a heartbeat that arrived in time counts.
+4. The batch is handed over, and waited for as `thread` says.
+
+The driver has no rules of the queue. It knows who is connected, what is unanswered, and what waits.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import trio
+
+from ..proto import limits, work
+from ..proto.connection import UNANSWERABLE, Ended, Refused, Request
+from ..proto.errors import LocalProtocolError
+from ..proto.messages import Enqueue, Hello, Jobs, Message, Refusal, Snapshot, StatusReport
+from .clock import Clock
+from .committer import Committer
+from .core.effects import Answer, Close, Effect, KillPeer, Log, LookAgain, Push, Refuse
+from .core.events import (
+    Connected,
+    Event,
+    Now,
+    Received,
+    Stalled,
+    StopRequested,
+    StorageChanged,
+    TimePassed,
+)
+from .core.step import Core
+from .deadlines import Deadlines
+from .departures import Departures
+from .listener import REST_MS, Listener
+from .listing import page_of_jobs
+from .log import Log as EventLog
+from .payloads import PayloadCache
+from .peer import HOLD_ANSWER, HOLD_BUDGET, HOLD_OVER, Peer
+from .poller import IN, Poller
+from .questions import Questions
+from .snapshots import Snapshots
+from .storage import Storage
+from .thread import HANDOVER_S, JournalThread
+
+STALL_MS = 100
+"""Later than this, the loop did not run when it should have: shorter than any sensible lease."""
+
+STALL_ROUNDS_MAX = 256
+"""Rounds that read what waited during a stall, at most."""
+
+TICK_MS = limits.SECOND_MS
+
+FINISH_MS = 1000
+"""After an error of a peer, or at the end of the broker: how long what is unanswered may still take."""
+
+
+class Driver:
+    """See the module. `run` until `stop` was called and all is said, or the storage broke."""
+
+    def __init__(
+        self,
+        core: Core,
+        runner: JournalThread,
+        storage: Storage,
+        *,
+        clock: Clock,
+        log: EventLog,
+        snapshots: str,
+        about: Mapping[str, Any],
+    ) -> None:
+        self._core = core
+        self._runner = runner
+        self._storage = storage
+        self._clock = clock
+        self._log = log
+        self._about = about
+        self.poller = Poller()
+        cache = PayloadCache(limits.PAYLOAD_CACHE_BYTES)
+        self.committer = Committer(
+            runner, core.take_changes, self._release, self, make_room=storage.make_room, cache=cache
+        )
+        self.questions = Questions(core, self.committer, self._perform)
+        self.deadlines = Deadlines()
+        self._snapshots = Snapshots(snapshots, self.committer, runner, self.commit_failed)
+        self._departures = Departures(self.step)
+        self._listener: Listener | None = None
+        self._peers: dict[int, Peer] = {}
+        self._named: dict[tuple[Any, ...], Peer] = {}
+        self._unsent: dict[Peer, None] = {}
+        self._resumed: list[Peer] = []
+        self._over_budget: list[Peer] = []
+        self._batch_bytes = 0
+        self._failure: BaseException | None = None
+        self._scope = trio.CancelScope()
+        self.now = clock()
+        self._awake_by_ms = self.now.mono_ms
+        self._waited_for = 0
+        self._stop_wanted = False
+        self._stop_by_ms: int | None = None
+        self._chores: Callable[[Now], int] = lambda _: limits.WALL_RECHECK_MS
+        self._tick_by_ms = 0
+        self.poller.add(runner.fileno(), IN, lambda _: runner.drain_wakeup())
+
+    def serve(self, listener: Listener, chores: Callable[[Now], int]) -> None:
+        """Accept from `listener`; `chores` is called in each round and says in how many ms again."""
+        self._listener = listener
+        self._chores = chores
+
+    # --- the loop --------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until the end. Raises what broke the storage."""
+        while (delay_ms := self._round()) is not None:
+            with trio.CancelScope(deadline=trio.current_time() + delay_ms / 1000) as self._scope:
+                await trio.lowlevel.wait_readable(self.poller.fileno())
+
+    def stop(self) -> None:
+        """End soon: refuse what waits, store and send what was decided, close."""
+        self._stop_wanted = True
+        self._scope.cancel()
+
+    def _round(self) -> int | None:
+        """One round; in how many milliseconds the next is due, None when it is over."""
+        self.now = self._clock()
+        self._notice_stall()
+        self.poller.poll()
+        self._accept()
+        if self._stop_wanted and self._stop_by_ms is None:
+            self._begin_stop()
+        started_ms = self.now.mono_ms
+        chores_ms = min(self._chores(self.now), self._watch_peers())
+        if self._core.next_deadline(self.now) <= 0:
+            self.step(TimePassed())
+        self._settle()
+        if self._failure is not None:
+            raise self._failure
+        if self._is_over():
+            return None
+        delay_ms = max(min(chores_ms, self._delay_ms()), 0)
+        self._awake_by_ms = started_ms + delay_ms
+        return delay_ms
+
+    def _watch_peers(self) -> int:
+        """Deadlines of connections, and the socket's place; in how many milliseconds again."""
+        mono_ms = self.now.mono_ms
+        self._departures.pass_time(mono_ms)
+        if self._tick_by_ms <= mono_ms:
+            self._tick_by_ms = mono_ms + TICK_MS
+            for peer, code, text in self.deadlines.overdue(mono_ms):
+                self._time_out(peer, code, text)
+            for peer in self.deadlines.to_finish(mono_ms):
+                self._end_if_over(peer)
+            if self._listener is not None:
+                self._listener.keep_in_place()
+        return self._tick_by_ms - mono_ms
+
+    def _delay_ms(self) -> int:
+        delay_ms = self._core.next_deadline(self.now)
+        if self._listener is not None and self._listener.rests:
+            delay_ms = min(delay_ms, REST_MS)
+        if self._stop_by_ms is not None:
+            delay_ms = min(delay_ms, self._stop_by_ms - self.now.mono_ms)
+        return min(delay_ms, self._departures.delay_ms(self.now.mono_ms))
+
+    def _notice_stall(self) -> None:
+        late_ms = self.now.mono_ms - self._awake_by_ms
+        if late_ms < STALL_MS:
+            return
+        for _ in range(STALL_ROUNDS_MAX):
+            if not self.poller.poll():
+                break
+        self.step(Stalled(late_ms))
+
+    def _settle(self) -> None:
+        """Hand over what was decided, and bring out what is stored."""
+        self._hand_over()
+        if self._runner.submitted != self._waited_for:
+            self._waited_for = self._runner.submitted
+            self._runner.wait(HANDOVER_S)
+            self.now = self._clock()
+        self._runner.collect()
+        resumed, self._resumed = self._resumed, []
+        for peer in resumed:
+            self._process(peer)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        self.questions.ask()
+        self.committer.flush()
+        self.questions.trim()
+        if not self.committer.is_open and self._batch_bytes:
+            self._batch_bytes = 0
+            over_budget, self._over_budget = self._over_budget, []
+            for peer in over_budget:
+                peer.unhold(HOLD_BUDGET)
+        self._send()
+
+    def _send(self) -> None:
+        while self._unsent:
+            unsent, self._unsent = self._unsent, {}
+            for peer in unsent:
+                peer.flush()
+                if peer.over or peer.gone or peer.broken:
+                    self._end_if_over(peer)
+
+    # --- steps and effects -------------------------------------------------------------------------------
+
+    def step(self, event: Event) -> None:
+        """One event through the core; what it wants done waits for the commit."""
+        effects = self._core.step(event, self.now)
+        self.committer.add([effect for effect in effects if not self._leaves_now(effect)])
+
+    def _leaves_now(self, effect: Effect) -> bool:
+        if isinstance(effect, Answer):
+            if type(effect.message) is StatusReport:
+                self._complete_status(effect)
+        elif isinstance(effect, LookAgain):
+            peer = self._peers.get(effect.event.connection)
+            if peer is not None:
+                self.questions.again(peer, effect.event)
+            return True
+        elif not isinstance(effect, Refuse):
+            return False
+        if effect.now:
+            self._deliver(effect, {})
+        return effect.now
+
+    def _complete_status(self, answer: Answer) -> None:
+        listener = self._listener.statistics() if self._listener is not None else {}
+        shell = {"storage": self._storage.statistics(), **listener, **self._about}
+        answer.message = StatusReport({**answer.message[0], **shell})
+        # A batch that does not fit on the disk may hold up everything for hours. Whoever asks what is
+        # wrong must be told, although counts may then be ahead of the disk.
+        answer.now = answer.now or self.committer.is_stuck
+
+    def _release(self, effects: Sequence[Effect], payloads: Mapping[int, bytes]) -> None:
+        for effect in effects:
+            self._deliver(effect, payloads)
+
+    def _deliver(self, effect: Effect, payloads: Mapping[int, bytes]) -> None:
+        if isinstance(effect, Log):
+            self._log.event(effect.event, **effect.fields)
+            return
+        assert not isinstance(effect, LookAgain)
+        peer = self._peers.get(effect.connection)
+        if isinstance(effect, KillPeer):
+            self._kill(peer or self._departures.peer(effect.connection))
+        elif peer is None:
+            return
+        elif isinstance(effect, Answer):
+            self._reply(peer, effect.request, effect.message)
+        elif isinstance(effect, Refuse):
+            self._reply(peer, effect.request, effect.refusal)
+        elif isinstance(effect, Push):
+            self._push(peer, effect.message, payloads)
+        else:
+            self._close(peer, effect)
+
+    def _reply(self, peer: Peer, request: int, message: Message) -> None:
+        """Answer or refuse one request of a peer."""
+        peer.unanswered -= 1
+        connection = peer.connection
+        if type(message) is Refusal:
+            peer.send(connection.refuse(request, message))
+        else:
+            try:
+                peer.send(connection.answer(request, message))
+            except LocalProtocolError as error:
+                self._log.event("answer_not_sent", answer=type(message).__name__, error=error)
+                peer.send(connection.refuse(request, Refusal("internal", f"the answer is {error}")))
+        self._unsent[peer] = None
+        if connection.is_text:
+            peer.unhold(HOLD_ANSWER)
+            self._resumed.append(peer)
+
+    def _push(self, peer: Peer, message: Message, payloads: Mapping[int, bytes]) -> None:
+        if isinstance(message, work.Job):
+            # By position: `_replace` takes three times as long, and this is done for every job.
+            message = work.Job(*message[:6], payloads[message.number], *message[7:])
+        peer.send(peer.connection.push(message))
+        self._unsent[peer] = None
+
+    def _close(self, peer: Peer, effect: Close) -> None:
+        peer.reason, peer.over = effect.reason, True
+        peer.finish_by_ms = self.now.mono_ms
+        peer.hold(HOLD_OVER)
+        self._unsent[peer] = None
+
+    def _kill(self, peer: Peer | None) -> None:
+        if peer is None:
+            return
+        try:
+            peer.kill()
+        except ProcessLookupError:
+            return
+        except OSError as error:
+            self._log.event("kill_refused", pid=peer.credentials.pid, error=error)
+
+    # --- peers -------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        listener = self._listener
+        if listener is None:
+            return
+        listener.rested(self.now.mono_ms)
+        if listener.is_pending:
+            for peer in listener.accept(self.now.mono_ms):
+                self._peers[peer.id] = peer
+
+    def received(self, peer: Peer) -> None:
+        """A peer was read from, or ended. Called by the peer itself."""
+        if not self._departures.settled(peer):
+            self._process(peer)
+
+    def _process(self, peer: Peer) -> None:
+        """Handle what a peer has said, as far as it may be handled now."""
+        connection = peer.connection
+        is_new = False
+        while peer.gone or not (connection.is_text and peer.unanswered):
+            event = connection.next_event()
+            if event is None:
+                break
+            is_new = True
+            if isinstance(event, Request):
+                self._request(peer, event.number, event.message)
+            else:
+                self._said_nothing_legal(peer, event)
+        if connection.is_text and peer.unanswered and not peer.gone:
+            peer.hold(HOLD_ANSWER)
+        self.deadlines.heard(peer, self.now.mono_ms, is_new=is_new)
+        if peer.over or peer.gone or peer.broken:
+            self._end_if_over(peer)
+
+    def _said_nothing_legal(self, peer: Peer, event: Refused | Ended) -> None:
+        if event.data:
+            peer.send(event.data)
+            self._unsent[peer] = None
+        if isinstance(event, Ended):
+            peer.over, peer.reason = True, event.reason
+            if event.data:
+                # After an error what was asked before it is still answered, but not waited for long.
+                peer.finish_by_ms = self.now.mono_ms + FINISH_MS
+            peer.hold(HOLD_OVER)
+
+    def _request(self, peer: Peer, number: int, message: Message) -> None:
+        peer.unanswered += 1
+        if not peer.introduced:
+            peer.introduced = True
+            credentials = peer.credentials
+            is_text = bool(peer.connection.is_text)
+            self.step(Connected(peer.id, credentials.uid, credentials.pid, is_text))
+        if isinstance(message, Hello | work.Pool):
+            self._take_name(peer, message)
+        self.questions.admit(peer, number, message)
+
+    def _take_name(self, peer: Peer, message: Hello | work.Pool) -> None:
+        """A worker or supervisor that came back: what its older connection holds is heard first."""
+        key = tuple(message.identity) if isinstance(message, Hello) else (message.ticket,)
+        if not key:
+            return
+        older = self._named.get(key)
+        if older is not None:
+            older.drain()
+            self._process(older)
+        self._departures.returned(key)
+        self._named[key] = peer
+        peer.key = key
+
+    def _perform(self, peer: Peer, event: Received) -> None:
+        """A message whose turn has come."""
+        message, request = event.message, event.request
+        if isinstance(message, Jobs):
+            self.committer.look(
+                lambda journal: page_of_jobs(journal, message), lambda page: self._reply(peer, request, page)
+            )
+        elif isinstance(message, Snapshot):
+            self._snapshots.write(message.name, lambda reply: self._reply(peer, request, reply))
+        else:
+            if isinstance(message, Enqueue):
+                self._count(peer, len(message.payload))
+            self.step(event)
+
+    def _count(self, peer: Peer, payload_bytes: int) -> None:
+        self._batch_bytes += payload_bytes
+        if self._batch_bytes > limits.BATCH_BYTES_MAX and not self._storage.is_full:
+            peer.hold(HOLD_BUDGET)
+            self._over_budget.append(peer)
+
+    def _time_out(self, peer: Peer, code: str, text: str) -> None:
+        """A deadline of the connection itself has passed."""
+        peer.send(peer.connection.refuse(UNANSWERABLE, Refusal(code, text)))
+        peer.over, peer.reason, peer.finish_by_ms = True, code, self.now.mono_ms
+        peer.hold(HOLD_OVER)
+        self._unsent[peer] = None
+
+    def _end_if_over(self, peer: Peer) -> None:
+        """End a connection once nothing of it is unhandled, nor on its way to somebody who listens."""
+        if peer.queued or peer.id not in self._peers:
+            return
+        nobody_listens = peer.gone or peer.broken
+        is_answered = not peer.unanswered or 0 < peer.finish_by_ms <= self.now.mono_ms
+        if nobody_listens or (peer.over and is_answered and peer.is_flushed):
+            self.end(peer)
+        elif peer.finish_by_ms:
+            self.deadlines.finishing(peer)
+
+    def end(self, peer: Peer) -> None:
+        """The connection is over: free its place and let the core know how it ended."""
+        if self._peers.pop(peer.id, None) is None:
+            return
+        if self._listener is not None:
+            self._listener.left(peer)
+        if peer.key is not None:
+            self._log.event("disconnected", pid=peer.credentials.pid, died=peer.exited, reason=peer.reason)
+            if self._named.get(peer.key) is peer:
+                del self._named[peer.key]
+        self._departures.add(peer, self.now.mono_ms)
+
+    # --- storage ---------------------------------------------------------------------------------------
+
+    def commit_full(self) -> None:
+        """The committer holds a batch that does not fit."""
+        if self._storage.became_full(self.now):
+            self.step(StorageChanged(True))
+
+    def commit_stored(self) -> None:
+        """It has been stored after all; whether the storage is still full is for the next survey."""
+        self._log.event("batch_stored_after_all")
+
+    def commit_failed(self, error: BaseException) -> None:
+        """The storage broke: nothing is said to anybody any more."""
+        self._failure = error
+
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def _begin_stop(self) -> None:
+        self._stop_by_ms = self.now.mono_ms + FINISH_MS
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self._snapshots.stop()
+        self.step(StopRequested())
+
+    def _is_over(self) -> bool:
+        if self._stop_by_ms is None:
+            return False
+        is_said = self.committer.is_idle and all(peer.is_flushed for peer in self._peers.values())
+        return (is_said and not self._runner.is_busy) or self._stop_by_ms <= self.now.mono_ms
+
+    def close(self) -> None:
+        """Close every connection. Nothing is told to anybody: workers keep their jobs and come back."""
+        if self._listener is not None:
+            self._listener.close()
+        for peer in [*self._peers.values(), *self._departures.peers()]:
+            peer.close()
+        self._peers.clear()
+        self.poller.close()

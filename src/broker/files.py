@@ -1,0 +1,211 @@
+"""The state directory: made safely or refused, owned by one broker, with a way out of a full disk.
+
+Everything in it is the broker's alone. Whoever can rename or replace a file here can do as the
+broker's user, so the directory and all above it must be out of others' hands. Refusals say what to
+do and change nothing.
+
+The lock is `flock` on a file of its own: SQLite's lock is lost when anything else in the process
+opens and closes the database, and cannot say who holds it. A child that is forked and does not exec
+would keep the lock alive after its owner's death, which is one reason why the broker never forks.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from contextlib import suppress
+from pathlib import PurePath
+
+from ..proto import limits
+from .refusals import DirectoryUnsafeError, DirectoryUnusableError, NetworkFileSystemError, OwnedError
+
+JOURNAL = "journal.db"
+LOCK = "broker.lock"
+BALLAST = "ballast"
+SNAPSHOTS = "snapshots"
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "afs",
+        "ceph",
+        "gfs2",
+        "glusterfs",
+        "lustre",
+        "ocfs2",
+        "ncpfs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+    }
+)
+"""Where locks and syncs are promises of another machine. One host, one disk: that is the contract."""
+
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def prepare_directory(path: str, *, uid: int) -> str:
+    """Make the directory (0700) or check it; its real path. A StartRefusedError if it is not safe."""
+    if os.path.islink(path):
+        raise DirectoryUnsafeError(path, "is a symbolic link; name the directory it points to")
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        status = os.lstat(path)
+    except OSError as error:
+        raise DirectoryUnusableError(
+            path, f"cannot be made: {error.strerror}; choose another with --data"
+        ) from None
+    _check_directory(path, status, uid)
+    real = os.path.realpath(path)
+    _check_parents(real, uid)
+    if not os.access(real, os.R_OK | os.W_OK | os.X_OK):
+        raise DirectoryUnusableError(path, "may not be read and written; chmod u=rwx it")
+    kind = file_system(real)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise NetworkFileSystemError(
+            path, f"is on a network file system ({kind}); use a local disk with --data"
+        )
+    return real
+
+
+def _check_directory(path: str, status: os.stat_result, uid: int) -> None:
+    if not stat.S_ISDIR(status.st_mode):
+        raise DirectoryUnusableError(path, "is not a directory; choose another with --data")
+    if status.st_uid != uid:
+        raise DirectoryUnsafeError(
+            path, f"belongs to uid {status.st_uid}, not to uid {uid}; chown it or run as its owner"
+        )
+    if status.st_mode & _OTHERS_MAY_WRITE:
+        raise DirectoryUnsafeError(path, f"is writable by others (mode {_mode(status)}); chmod go-w it")
+
+
+def _check_parents(real: str, uid: int) -> None:
+    # In a user namespace root appears under another number: whoever owns `/` is as good as root.
+    trusted = {0, uid, os.stat("/").st_uid}
+    for parent in map(str, PurePath(real).parents):
+        status = os.stat(parent)
+        if status.st_uid not in trusted:
+            raise DirectoryUnsafeError(
+                real,
+                f"{parent} belongs to uid {status.st_uid}, who could replace it; choose another with --data",
+            )
+        if status.st_mode & _OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX:
+            raise DirectoryUnsafeError(
+                real,
+                f"{parent} is writable by others (mode {_mode(status)}), who could replace it; chmod go-w it",
+            )
+
+
+def _mode(status: os.stat_result) -> str:
+    return f"{stat.S_IMODE(status.st_mode):04o}"
+
+
+def file_system(real: str, mounts_path: str = "/proc/self/mountinfo") -> str:
+    """The type of the file system a real path is on; empty if the kernel does not say."""
+    try:
+        with open(mounts_path, encoding="utf-8", errors="surrogateescape") as file:
+            mounts = [_mount(line) for line in file]
+    except OSError:
+        return ""
+    # Later lines lie over earlier ones, so of two with one mount point the last counts.
+    over = [mount for mount in reversed(mounts) if os.path.commonpath((mount[0], real)) == mount[0]]
+    return max(over, key=lambda mount: len(mount[0]))[1] if over else ""
+
+
+def _mount(line: str) -> tuple[str, str]:
+    """(mount point, type) of a line of mountinfo, in which blanks are written as octal escapes."""
+    left, _, right = line.partition(" - ")
+    point = left.split(" ")[4]
+    for escape, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(escape, character)
+    return point, right.split(" ")[0]
+
+
+def free_bytes(path: str) -> int:
+    """What this user may still write on that file system."""
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
+class OwnerLock:
+    """The right to be the one broker of a directory, until `release` or the death of the process."""
+
+    def __init__(self, directory: str) -> None:
+        """Take it. OwnedError, naming the holder where it is known, if another process has it."""
+        self.path = os.path.join(directory, LOCK)
+        try:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise DirectoryUnusableError(self.path, f"cannot be opened: {error.strerror}") from None
+        try:
+            self._take()
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def _take(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = self._holder()
+            who = f"another broker (pid {pid})" if pid else "another broker"
+            raise OwnedError(
+                self.path,
+                f"is held by {who}; stop that one, or choose another directory with --data",
+                pid=pid,
+            ) from None
+        # The number is for people and may not fit on a full disk; the lock is what counts.
+        with suppress(OSError):
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _holder(self) -> int | None:
+        text = os.pread(self._fd, 20, 0).strip()
+        return int(text) if text.isdigit() else None
+
+    def release(self) -> None:
+        """Give it up. The file stays: removing it would let two brokers lock two files of one name."""
+        os.close(self._fd)
+
+
+class Ballast:
+    """Space held back for the day the disk is full: then acks and a checkpoint still fit."""
+
+    def __init__(self, directory: str, size_bytes: int = limits.BALLAST_BYTES) -> None:
+        self._directory = directory
+        self._path = os.path.join(directory, BALLAST)
+        self._size_bytes = size_bytes
+
+    def fill(self, *, spare_bytes: int = limits.LOW_WATER_BYTES) -> bool:
+        """Take on the ballast if it is missing and `spare_bytes` would still be free; whether it is there."""
+        with suppress(FileNotFoundError):
+            if os.lstat(self._path).st_blocks * 512 >= self._size_bytes:
+                return True
+        if free_bytes(self._directory) < self._size_bytes + spare_bytes:
+            return False
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(self._path, flags, 0o600)
+        try:
+            # Real blocks, not a hole: a hole gives nothing back.
+            os.posix_fallocate(fd, 0, self._size_bytes)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            self.release()
+            return False
+        finally:
+            os.close(fd)
+        return True
+
+    def release(self) -> bool:
+        """Throw it off; whether there was any."""
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            return False
+        return True

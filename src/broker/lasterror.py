@@ -1,0 +1,61 @@
+"""The last storage error of a broker, in a file beside the journal.
+
+`status` shows it, also when no broker runs; the next start reads it to know that the journal should
+be checked. Writing it is best effort: the disk may be what failed.
+"""
+
+import json
+import os
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+LAST_ERROR = "last_error"
+
+
+class LastError(NamedTuple):
+    at_ms: int
+    exit_word: str
+    message: str
+    recovered_at_ms: int = 0
+    """When a later start had checked the journal and found it sound; 0 while none has."""
+
+
+def write_last_error(directory: str, error: LastError) -> bool:
+    """Write it down, in place of an earlier one; False if even that cannot be written."""
+    path = os.path.join(directory, LAST_ERROR)
+    body = json.dumps(error._asdict()) + "\n"
+    try:
+        fd = os.open(
+            f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        with os.fdopen(fd, "w", encoding="ascii") as file:
+            file.write(body)
+        os.replace(f"{path}.new", path)
+    except OSError:
+        return False
+    return True
+
+
+def read_last_error(directory: str) -> LastError | None:
+    """The last one, or None if there is none. A file that makes no sense counts as an error too."""
+    path = os.path.join(directory, LAST_ERROR)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read(64 * 1024)
+    except FileNotFoundError:
+        return None
+    with suppress(ValueError, TypeError, KeyError):
+        fields: dict[str, Any] = json.loads(text)
+        return LastError(
+            int(fields["at_ms"]),
+            str(fields["exit_word"]),
+            str(fields["message"]),
+            int(fields["recovered_at_ms"]),
+        )
+    return LastError(0, "STORAGE", f"{path} is not readable as an error; it begins {text[:80]!r}")
+
+
+def mark_recovered(directory: str, at_ms: int) -> bool:
+    """Note that the journal was checked since and is sound. The error stays, for people."""
+    error = read_last_error(directory)
+    return error is None or write_last_error(directory, error._replace(recovered_at_ms=at_ms))

@@ -1,0 +1,298 @@
+"""The broker as a program: start in a safe order, serve, end in a clean one.
+
+Start, each step only if the one before succeeded:
+
+1. The state directory is made or checked, and its lock taken: from here on this is the only broker.
+2. The journal is opened, checked and loaded, on the thread that will own it. Nothing is answered yet.
+3. The core takes in what the journal held, carried over to this boot's clock.
+4. The socket is made. What a client could connect to is complete.
+
+Every refusal to start names the path and has its own exit code. A storage error while serving is
+written down for `status` and for the next start, which then checks the whole file; the broker ends
+without another answer, because its memory is ahead of the disk.
+"""
+
+import contextlib
+import ctypes
+import os
+import random
+import resource
+import signal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, cast
+
+import trio
+
+from .. import __version__
+from ..config.exits import Exit
+from ..config.settings import BrokerSettings, QueueSettings
+from . import clock
+from .access import OVERFLOW_UID
+from .chores import Chores
+from .core.rules import QueueRules, Rules
+from .core.step import Core
+from .driver import Driver
+from .files import JOURNAL, SNAPSHOTS, Ballast, OwnerLock, prepare_directory
+from .journal import Journal, JournalBrokenError, JournalFullError, Recovered, Retention
+from .lasterror import LastError, mark_recovered, read_last_error, write_last_error
+from .listener import Listener, connections_max
+from .log import Log
+from .notify import Notifier
+from .owners import Owners
+from .recovery import rebase_jobs
+from .refusals import StartRefusedError
+from .socket import ListeningSocket
+from .storage import Storage
+from .thread import JournalThread, YieldToJournal
+
+CLOSE_S = 10.0
+"""How long the journal may take to close. It was synced before, so nothing but time is at stake."""
+
+_PR_SET_DUMPABLE = 4
+_PR_SET_TIMERSLACK = 29
+
+T = TypeVar("T")
+
+
+def main(settings: BrokerSettings, *, log: Log | None = None) -> int:
+    """Run a broker until it is told to stop; the exit code."""
+    log = log or Log()
+    _prepare_process()
+    try:
+        trio.run(run_broker, settings, log)
+    except StartRefusedError as error:
+        return _refused(error, log)
+    except (JournalBrokenError, JournalFullError) as error:
+        return _broke(error, settings.data, log)
+    return Exit.OK
+
+
+def _refused(error: StartRefusedError, log: Log) -> int:
+    log.event("refused_to_start", reason=error)
+    return Exit[error.exit_word]
+
+
+def _broke(error: JournalBrokenError | JournalFullError, data: str, log: Log) -> int:
+    at_ms = clock.now().wall_ms
+    written = write_last_error(data, LastError(at_ms, error.exit_word, str(error)))
+    log.event("storage_failed", error=error, written_down=written)
+    return Exit[error.exit_word]
+
+
+def _prepare_process() -> None:
+    """Private files, all the descriptors there are, no core dump with payloads in it, exact short sleeps."""
+    os.umask(0o077)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    # The default slack of 50 us would be added to each short wait for the journal.
+    libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+
+
+async def run_broker(
+    settings: BrokerSettings,
+    log: Log,
+    *,
+    started: Callable[[Driver], None] = lambda _: None,
+) -> None:
+    """Start, serve until SIGTERM, SIGINT or `Driver.stop`, and end. Raises what kept it from either."""
+    uid = os.geteuid()
+    if uid == OVERFLOW_UID:
+        raise StartRefusedError(
+            settings.socket, "cannot be served by uid 65534, which stands for any stranger"
+        )
+    directory = prepare_directory(settings.data, uid=uid)
+    with contextlib.ExitStack() as undo:
+        undo.callback(OwnerLock(directory).release)
+        notifier = Notifier(os.environ)
+        last_error = read_last_error(directory)
+        is_suspect = last_error is not None and not last_error.recovered_at_ms
+        thread = JournalThread(lambda: _open_journal(directory, settings, check=is_suspect))
+        undo.callback(_close_journal, thread, log)
+        ballast = Ballast(directory)
+        recovered = await _load(thread, ballast)
+        if is_suspect:
+            mark_recovered(directory, clock.now().wall_ms)
+        core = _recover(settings, recovered)
+        storage = Storage(directory, ballast, _retention(settings), settings.low_water_bytes, log)
+        about = {
+            "version": __version__,
+            "pid": os.getpid(),
+            "socket": settings.socket,
+            "data": directory,
+            "started_at_ms": clock.now().wall_ms,
+            "last_error": last_error._asdict() if last_error is not None else None,
+        }
+        driver = Driver(
+            core,
+            thread,
+            storage,
+            clock=clock.now,
+            log=log,
+            snapshots=os.path.join(directory, SNAPSHOTS),
+            about=about,
+        )
+        undo.callback(driver.close)
+        _serve(driver, core, thread, storage, settings, notifier, log)
+        log.event(
+            "ready", pid=os.getpid(), socket=settings.socket, epoch=recovered.epoch, jobs=len(recovered.jobs)
+        )
+        notifier.send("READY=1")
+        started(driver)
+        await _run_until_stopped(driver, thread, notifier, log)
+
+
+def _serve(
+    driver: Driver,
+    core: Core,
+    thread: JournalThread,
+    storage: Storage,
+    settings: BrokerSettings,
+    notifier: Notifier,
+    log: Log,
+) -> None:
+    chores = Chores(
+        core,
+        driver.step,
+        thread,
+        driver.committer,
+        driver.questions,
+        storage,
+        Owners(),
+        notifier,
+        driver.commit_failed,
+    )
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    listener = Listener(
+        ListeningSocket(settings.socket),
+        driver.poller,
+        log,
+        driver.deadlines,
+        capacity=connections_max(descriptors),
+        own_uid=os.geteuid(),
+        on_input=driver.received,
+        on_evicted=driver.end,
+    )
+    driver.serve(listener, chores.pass_time)
+
+
+async def _run_until_stopped(driver: Driver, thread: JournalThread, notifier: Notifier, log: Log) -> None:
+    instrument = YieldToJournal(thread)
+    trio.lowlevel.add_instrument(instrument)
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_stop_on_signal, driver, notifier, log)
+            await driver.run()
+            nursery.cancel_scope.cancel()
+    except* (JournalBrokenError, JournalFullError) as group:
+        raise _first(group) from None
+    finally:
+        trio.lowlevel.remove_instrument(instrument)
+
+
+def _first(group: BaseExceptionGroup[Any]) -> BaseException:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _stop_on_signal(
+    driver: Driver,
+    notifier: Notifier,
+    log: Log,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            log.event("stopping", signal=signal.Signals(number).name)
+            notifier.send("STOPPING=1")
+            driver.stop()
+
+
+# --- the journal ---------------------------------------------------------------------------------------
+
+
+def _open_journal(directory: str, settings: BrokerSettings, *, check: bool) -> Journal:
+    from .sqlite import SqliteJournal
+
+    synchronous = cast(Literal["FULL", "NORMAL"], settings.synchronous)
+    return SqliteJournal(os.path.join(directory, JOURNAL), synchronous=synchronous, check=check)
+
+
+async def _load(thread: JournalThread, ballast: Ballast) -> Recovered:
+    try:
+        return await _visit(thread, _load_now)
+    except JournalFullError:
+        # The ballast was made for this: a broker must come back on a full disk, and take acks.
+        ballast.release()
+        return await _visit(thread, _load_now)
+
+
+def _load_now(journal: Journal) -> Recovered:
+    boot_id, now = clock.boot_id(), clock.now()
+    return journal.load(boot_id=boot_id, boot_ms=now.boot_ms, wall_ms=now.wall_ms)
+
+
+async def _visit(thread: JournalThread, work: Callable[[Journal], T]) -> T:
+    """One piece of work on the journal thread, before there is a driver."""
+    answer: list[tuple[T, BaseException | None]] = []
+    thread.submit(work, lambda result, error: answer.append((result, error)))
+    while not answer:
+        await trio.lowlevel.wait_readable(thread.fileno())
+        thread.drain_wakeup()
+        thread.collect()
+    result, error = answer[0]
+    if error is not None:
+        raise error
+    return result
+
+
+def _close_journal(thread: JournalThread, log: Log) -> None:
+    failures: list[BaseException] = []
+    thread.submit(lambda journal: journal.close(), lambda _, error: failures.extend([error] if error else []))
+    if not thread.stop(CLOSE_S):
+        log.event("journal_not_closed", reason=f"not over after {CLOSE_S} s")
+        return
+    thread.collect()
+    for error in failures:
+        log.event("journal_not_closed", reason=error)
+
+
+# --- the core ------------------------------------------------------------------------------------------
+
+
+def _recover(settings: BrokerSettings, recovered: Recovered) -> Core:
+    core = Core(_rules(settings), epoch=recovered.epoch, now=clock.now(), chance=random.random)
+    core.restore(
+        jobs=rebase_jobs(recovered),
+        sequence=recovered.sequence,
+        finished_counts=recovered.finished_counts,
+        kinds=recovered.kinds,
+        paused=recovered.paused,
+        ids_kept=recovered.ids_kept,
+        ended=recovered.ended,
+    )
+    return core
+
+
+def _rules(settings: BrokerSettings) -> Rules:
+    return Rules(
+        queue_default=_queue_rules(settings.queue_default),
+        queues={name: _queue_rules(queue) for name, queue in settings.queues.items()},
+        heartbeat_ms_max=settings.heartbeat_ms_max,
+        reconnect_grace_ms=settings.reconnect_grace_ms,
+        supervisor_grace_ms=settings.supervisor_grace_ms,
+        kill_grace_ms=settings.kill_grace_ms,
+    )
+
+
+def _queue_rules(queue: QueueSettings) -> QueueRules:
+    return QueueRules(queue.jobs_max, queue.bytes_max, queue.dead_max, queue.overflow, queue.policy)
+
+
+def _retention(settings: BrokerSettings) -> Retention:
+    return Retention(
+        settings.done_kept_ms, settings.done_kept_max, settings.dead_kept_ms, settings.dead_kept_max
+    )

@@ -1,0 +1,57 @@
+"""Owners of leases after a restart: which of them are proved dead?
+
+The journal names the holder of each lease as `boot_id/pid_namespace/pid/start_ticks/nonce`. Only
+two proofs count: the host was started anew since, or the holder's pid, looked up in the very PID
+namespace it was named in, is gone, a zombie, or another process. Everything else is "not known",
+and the reconnect grace decides.
+"""
+
+import os
+
+from .clock import boot_id
+
+_STATE, _START_TICKS = 0, 19
+"""Of the fields of /proc/PID/stat that come after the name in parentheses."""
+
+_ENDED = frozenset(b"ZXx")
+
+
+def pid_namespace() -> int:
+    """The inode that names our PID namespace."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+class Owners:
+    """Judges identities as this process sees them. Tests bring their own boot and /proc."""
+
+    def __init__(self, *, boot: str | None = None, namespace: int | None = None, proc: str = "/proc") -> None:
+        self._boot = boot_id() if boot is None else boot
+        self._namespace = pid_namespace() if namespace is None else namespace
+        self._proc = proc
+
+    def is_proved_dead(self, worker: str) -> bool:
+        """Whether the process of that identity text has certainly ended."""
+        parts = worker.split("/")
+        if len(parts) != 5 or not all(_is_number(part) for part in parts[1:4]):
+            return False
+        if parts[0] != self._boot:
+            return True
+        namespace, pid, start_ticks = (int(part) for part in parts[1:4])
+        return namespace == self._namespace and pid > 0 and not self._lives(pid, start_ticks)
+
+    def _lives(self, pid: int, start_ticks: int) -> bool:
+        try:
+            with open(f"{self._proc}/{pid}/stat", "rb") as file:
+                stat = file.read()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        except OSError:
+            # Hidden or unreadable is no proof.
+            return True
+        # The name may hold spaces and parentheses: only the last one ends it.
+        fields = stat.rpartition(b")")[2].split()
+        return fields[_STATE][0] not in _ENDED and int(fields[_START_TICKS]) == start_ticks
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 20

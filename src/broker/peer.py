@@ -1,0 +1,250 @@
+"""One peer: its socket, the bytes on their way out, and what the driver must remember of it.
+
+Nothing here waits. Bytes leave by one direct `send` for all that a round has for the peer; only
+what the socket does not take is kept, until epoll says that there is room. A frame is never cut:
+when an unfinished one cannot be sent any more, the connection ends.
+
+A peer is read from unless something holds it (`HOLD_...`). A peer that is held can still end: a hang-up
+or the death of its process is seen at once, and what it had sent before is read to the last byte.
+"""
+
+import os
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ..proto import limits
+from ..proto.connection import Connection
+from ..proto.model import Role
+from .access import Credentials
+from .poller import ERROR, HANGUP, IN, OUT, Poller
+
+_DONT_WAIT = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+
+
+# Why a peer is not read from: bits of `Peer.holds`. Plain integers, because they are tested for every
+# message.
+
+HOLD_BACKLOG = 1
+"""It does not read what it was sent."""
+
+HOLD_LOOK_UP = 2
+"""A message of it waits for the journal; what follows must not overtake it."""
+
+HOLD_ANSWER = 4
+"""Text mode takes one line at a time, and one is being answered."""
+
+HOLD_BUDGET = 8
+"""The open batch has gathered enough payloads."""
+
+HOLD_OVER = 16
+"""Nothing more will be read: end of file, or bytes that were no frame."""
+
+DRAIN_READS_MAX = 64
+"""More than any socket buffer holds. Without a bound, a child that inherited the connection of a dead
+process and writes without end would keep the loop here."""
+
+
+class Peer:
+    """See the module. `ready` and `process_ended` are called by the poller."""
+
+    __slots__ = (
+        "_interest",
+        "_outgoing",
+        "_outgoing_bytes",
+        "_poller",
+        "_unsent",
+        "broken",
+        "connection",
+        "credentials",
+        "exited",
+        "finish_by_ms",
+        "gone",
+        "holds",
+        "id",
+        "introduced",
+        "key",
+        "on_input",
+        "over",
+        "pidfd",
+        "queued",
+        "reason",
+        "socket",
+        "unanswered",
+    )
+
+    def __init__(
+        self,
+        id: int,
+        connected: socket.socket,
+        pidfd: int | None,
+        credentials: Credentials,
+        roles: frozenset[Role],
+        poller: Poller,
+        on_input: "Callable[[Peer], None]",
+    ) -> None:
+        self.id = id
+        self.socket = connected
+        self.pidfd = pidfd
+        self.credentials = credentials
+        self.connection = Connection(roles)
+        self.on_input = on_input
+        self.introduced = False
+        """The core knows it."""
+        self.key: tuple[Any, ...] | None = None
+        """Of a worker its identity, of a supervisor its ticket."""
+        self.queued: deque[Any] = deque()
+        """Messages that wait for a look-up, and those behind them."""
+        self.unanswered = 0
+        self.over = False
+        """The connection has said its last event; what is unanswered may still be answered."""
+        self.gone = False
+        """Nobody is left to answer to: the other end is closed in both directions, or its process dead."""
+        self.exited = False
+        """The process that connected is dead."""
+        self.broken = False
+        """The last bytes sent may have been cut, or it stopped reading altogether."""
+        self.finish_by_ms = 0
+        """After an error: when to close even if something is unanswered. 0: no such time."""
+        self.reason = ""
+        self._poller = poller
+        self.holds = 0
+        self._interest = IN
+        self._outgoing: list[bytes] = []
+        self._outgoing_bytes = 0
+        self._unsent = b""
+
+    def watch(self) -> None:
+        """Begin: be told of input and of the end of the process."""
+        self._poller.add(self.socket.fileno(), self._interest, self.ready)
+        if self.pidfd is not None:
+            self._poller.add(self.pidfd, IN, self.process_ended)
+
+    # --- in ------------------------------------------------------------------------------------------
+
+    def ready(self, flags: int) -> None:
+        """The socket has something to read, room to write, or ended."""
+        if flags & OUT:
+            self.flush()
+        if flags & (HANGUP | ERROR):
+            self.drain()
+            self.gone = True
+            self._poller.remove(self.socket.fileno())
+            self.on_input(self)
+        elif flags & IN and not self.holds:
+            self._read()
+            self.on_input(self)
+
+    def process_ended(self, _: int) -> None:
+        """The pidfd fired. A whole ack that was written before the death counts, so read first."""
+        assert self.pidfd is not None
+        self._poller.remove(self.pidfd)
+        self.exited = self.gone = True
+        self.drain()
+        self.on_input(self)
+
+    def drain(self) -> None:
+        """Read all that is there, whatever holds the peer."""
+        for _ in range(DRAIN_READS_MAX):
+            if not self._read():
+                return
+
+    def _read(self) -> bool:
+        """One read; whether there may be more."""
+        if self.holds & HOLD_OVER:
+            return False
+        try:
+            data = self.socket.recv(limits.READ_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if data:
+            self.connection.receive_data(data)
+            return True
+        self.connection.receive_eof()
+        self.hold(HOLD_OVER)
+        return False
+
+    def hold(self, reason: int) -> None:
+        """Do not read from it for now."""
+        if not self.holds & reason:
+            self.holds |= reason
+            self._update_interest()
+
+    def unhold(self, reason: int) -> None:
+        """That reason is over."""
+        if self.holds & reason:
+            self.holds &= ~reason
+            self._update_interest()
+
+    def _update_interest(self) -> None:
+        interest = (0 if self.holds else IN) | (OUT if self._unsent else 0)
+        if interest != self._interest and not self.gone:
+            self._poller.change(self.socket.fileno(), interest)
+        self._interest = interest
+
+    # --- out -----------------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """Add bytes for the next `flush`."""
+        self._outgoing.append(data)
+        self._outgoing_bytes += len(data)
+        if self._outgoing_bytes > limits.OUTGOING_BYTES_MAX:
+            self.broken = True
+            self.reason = "it has stopped reading"
+
+    @property
+    def is_flushed(self) -> bool:
+        """Nothing is on its way out, or nothing can be."""
+        return self._outgoing_bytes == 0 or self.gone or self.broken
+
+    def flush(self) -> None:
+        """Send what the socket takes now."""
+        if self._outgoing and not (self.gone or self.broken):
+            data = b"".join((self._unsent, *self._outgoing))
+            self._outgoing.clear()
+            self._unsent = data[self._sent_of(data) :]
+        elif self._unsent:
+            self._unsent = self._unsent[self._sent_of(self._unsent) :]
+        self._outgoing_bytes = len(self._unsent)
+        if self._outgoing_bytes > limits.OUTGOING_BYTES_PAUSE:
+            self.hold(HOLD_BACKLOG)
+        else:
+            self.unhold(HOLD_BACKLOG)
+        self._update_interest()
+
+    def _sent_of(self, data: bytes) -> int:
+        try:
+            return self.socket.send(data, _DONT_WAIT)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            # The hang-up will be reported by epoll, after what is still to be read.
+            self.broken = True
+            return 0
+
+    # --- end -----------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """SIGKILL the process behind the connection, and no other: OSError if that is not allowed."""
+        if self.pidfd is None:
+            raise ProcessLookupError("no pidfd of this peer")
+        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def close_socket(self) -> None:
+        """Close the connection; the process stays watched."""
+        if self.socket.fileno() >= 0:
+            self._poller.remove(self.socket.fileno())
+            self.gone = True
+            self.socket.close()
+
+    def close(self) -> None:
+        """Close everything."""
+        self.close_socket()
+        if self.pidfd is not None:
+            self._poller.remove(self.pidfd)
+            os.close(self.pidfd)
+            self.pidfd = None

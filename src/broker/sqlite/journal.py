@@ -1,0 +1,254 @@
+"""The journal on SQLite: one connection, one file and its log, group commits that are synced.
+
+`locking_mode=EXCLUSIVE` is set before the log is first touched: then there is no shared-memory file
+to fail on a full disk, a second opener is refused, and the race between two connections at a reset of
+the log cannot arise. `load` folds the log of the last run into the file with syncs before it answers:
+after a failed sync the kernel may show pages that are on no disk, and only writing them again helps.
+Checkpoints are made here, between commits, never by SQLite in the middle of one.
+
+After any error but a full disk nothing is tried again (see `errors.py`): every method but `close`
+raises, and `close` leaves file and log as they are.
+"""
+
+import os
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Literal
+
+import apsw
+
+from ...proto import limits
+from .. import aging
+from ..core.effects import Changes
+from ..core.events import Found
+from ..core.job import Job
+from ..journal import JournalBrokenError, JournalFullError, Recovered, Retention, exhaust
+from ..refusals import JournalCorruptError
+from . import reading, rows, schema, writing
+from .database import Database
+from .errors import NO_SPACE, meaning, refusal
+from .loading import begin_start, read_recovered, settle
+from .opening import open_database
+from .snapshot import copy_steps
+
+WAL_BURST = 8
+"""So many times over its limit, a log is folded in by the commit itself: nobody was ever idle."""
+
+WAL_FRAME_HEADER_BYTES = 24
+
+Synchronous = Literal["FULL", "NORMAL"]
+
+
+class SqliteJournal:
+    """See the module and `journal.Journal`."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        synchronous: Synchronous = "FULL",
+        check: bool = False,
+        vfs: str = "",
+        wal_bytes_checkpoint: int = limits.WAL_BYTES_CHECKPOINT,
+    ) -> None:
+        """`check` asks `load` for a full look at the file: the last run ended in a storage error.
+
+        NORMAL syncs only at checkpoints: it survives the death of any process, but a power cut
+        takes what was committed since the last one.
+        """
+        self.path = path
+        self._synchronous: Synchronous = synchronous
+        self._check = check
+        self._vfs = vfs
+        self._wal_bytes_checkpoint = wal_bytes_checkpoint
+        self._database: Database | None = None
+        self._broken = False
+        self._anchors: dict[int, aging.Anchor] = {}
+        self._epoch = 0
+        self._page_bytes = 0
+        self._wal_pages = 0
+        self._ids_kept = 0
+        self._commits = 0
+
+    def load(self, *, boot_id: str, boot_ms: int, wall_ms: int) -> Recovered:
+        if self._broken or self._database is not None:
+            raise JournalBrokenError(f"{self.path}: this journal is loaded or broken already")
+        with self._opening():
+            self._database = database = open_database(self.path, self._vfs)
+            settle(database, self.path, check=self._check, wal_bytes_kept=self._wal_bytes_checkpoint)
+            self._anchors = begin_start(
+                database, boot_id=boot_id, boot_ms=boot_ms, wall_ms=wall_ms, synchronous=self._synchronous
+            )
+            recovered = read_recovered(database, self.path, self._anchors)
+            database.run(f"PRAGMA synchronous = {self._synchronous}")
+            self._page_bytes = database.number("PRAGMA page_size")
+        self._epoch = recovered.epoch
+        self._ids_kept = recovered.ids_kept
+        database.connection.set_wal_hook(self._note_wal)
+        return recovered
+
+    @contextmanager
+    def _opening(self) -> Generator[None]:
+        """Nothing stays open of a load that failed, so that it can be repeated."""
+        try:
+            with self._explaining("opening it"):
+                yield
+        except BaseException as error:
+            self._abandon()
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                raise JournalFullError(f"{self.path}: no space left, while making it") from error
+            cause = error if isinstance(error, OSError) else error.__cause__
+            refused = refusal(cause, self.path)
+            raise refused or error from cause
+
+    def _abandon(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+
+    def _note_wal(self, _database: apsw.Connection, _name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def commit(self, changes: Changes) -> None:
+        with self._writing("committing") as database:
+            ids_more = writing.apply_changes(database, changes, self._epoch)
+        self._ids_kept += ids_more
+        self._commits += 1
+        if self._wal_bytes() > WAL_BURST * self._wal_bytes_checkpoint:
+            # The batch is down. That there is no room to fold it in must not look as if it were not.
+            with suppress(JournalFullError):
+                self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def forget_ids(self, *, boot_ms: int, limit: int) -> int:
+        with self._writing("forgetting ids") as database:
+            forgotten = writing.forget(database, self._anchors, self._epoch, boot_ms=boot_ms, limit=limit)
+            seen = aging.seen(self._anchors[self._epoch], boot_ms)
+            if seen is not None:
+                database.run(schema.SEEN, (boot_ms, self._epoch))
+        if seen is not None:
+            self._anchors[self._epoch] = seen
+        self._ids_kept -= forgotten
+        return forgotten
+
+    def find(self, id: str, *, history: bool = False, payload: bool = False) -> Found:
+        with self._using("looking up an id") as database:
+            return reading.find(database, id, history=history, payload=payload)
+
+    def payload(self, number: int) -> bytes:
+        with self._using("reading a payload") as database:
+            payload = reading.payload_of(database, number)
+        if payload is None:
+            raise KeyError(number)
+        return payload
+
+    def list_jobs(
+        self, *, queue: str | None, state: str | None, kind: str | None, after: int, limit: int
+    ) -> Sequence[Job]:
+        with self._using("listing jobs") as database:
+            return reading.list_jobs(database, queue=queue, state=state, kind=kind, after=after, limit=limit)
+
+    def dead_ids(self, queue: str, limit: int) -> Sequence[str]:
+        with self._using("listing dead jobs") as database:
+            return reading.dead_ids(database, queue, limit)
+
+    def prunable(self, retention: Retention, *, boot_ms: int, limit: int) -> Sequence[reading.PruneRow]:
+        with self._using("looking for what to prune") as database:
+            return reading.Pruner(database, self._anchors, self._epoch, boot_ms).find(retention, limit)
+
+    def snapshot(self, path: str) -> int:
+        return exhaust(self.snapshot_steps(path))
+
+    def snapshot_steps(self, path: str) -> Generator[None, None, int]:
+        with self._using("copying it") as database:
+            return (yield from copy_steps(database, path, self._vfs))
+
+    def statistics(self) -> Mapping[str, int]:
+        return {
+            "journal_bytes": _file_bytes(self.path),
+            "wal_bytes": _file_bytes(f"{self.path}-wal"),
+            "commits": self._commits,
+            "ids_kept": self._ids_kept,
+        }
+
+    def checkpoint_if_due(self) -> bool:
+        if self._wal_bytes() < self._wal_bytes_checkpoint:
+            return False
+        self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+        return True
+
+    def _checkpoint(self, mode: int) -> None:
+        with self._using("folding in the log") as database:
+            database.checkpoint(mode)
+        self._wal_pages = 0
+
+    def _wal_bytes(self) -> int:
+        return self._wal_pages * (self._page_bytes + WAL_FRAME_HEADER_BYTES)
+
+    def close(self) -> None:
+        database = self._database
+        if database is None:
+            return
+        try:
+            if not self._broken:
+                self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                # All is in the file: now SQLite may remove the log.
+                database.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        finally:
+            self._database = None
+            database.close()
+
+    @contextmanager
+    def _writing(self, doing: str) -> Generator[Database]:
+        """One transaction: all or nothing, and rolled back whatever went wrong."""
+        with self._using(doing) as database:
+            database.run("BEGIN IMMEDIATE")
+            yield database
+            database.run("COMMIT")
+
+    @contextmanager
+    def _using(self, doing: str) -> Generator[Database]:
+        if self._broken or self._database is None:
+            raise JournalBrokenError(
+                f"{self.path}: the journal is closed or broken: only a new start can go on"
+            )
+        with self._explaining(doing):
+            yield self._database
+
+    @contextmanager
+    def _explaining(self, doing: str) -> Generator[None]:
+        """Turn errors of storage into what they mean, with no transaction left open."""
+        try:
+            yield
+        except apsw.Error as error:
+            meant = meaning(error, self.path, doing, self._system_errno())
+            self._broken = not (self._roll_back() and isinstance(meant, JournalFullError))
+            raise meant from error
+        except rows.DamagedRowError as error:
+            self._broken = True
+            raise JournalCorruptError(self.path, f"is damaged: {error}; restore a snapshot") from error
+        except BaseException:
+            self._broken = not self._roll_back() or self._broken
+            raise
+
+    def _system_errno(self) -> int:
+        return self._database.connection.system_errno if self._database else 0
+
+    def _roll_back(self) -> bool:
+        """Whether no transaction is open now."""
+        database = self._database
+        if database is None or not database.connection.in_transaction:
+            return True
+        try:
+            database.run("ROLLBACK")
+        except apsw.Error:
+            # What failed before is what the caller must hear of.
+            return False
+        return True
+
+
+def _file_bytes(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,125 @@
+"""The start of a journal: settings, lock, checkpoint, the new epoch, and what lives.
+
+In this order, because each step is what makes the next one true: the lock before anything is
+believed, the checkpoint (with syncs) before anything is answered, the epoch on disk before a token
+of it is given to anyone.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import apsw
+import attrs
+
+from ...proto import limits
+from ...proto.model import FINAL_STATES
+from .. import aging
+from ..core.job import Job
+from ..journal import JournalBrokenError, Recovered, Start, ended
+from ..refusals import JournalCorruptError
+from . import rows, schema
+from .database import Database
+from .opening import check_version
+
+_FINAL = frozenset(state.value for state in FINAL_STATES)
+
+
+def settle(database: Database, path: str, *, check: bool, wal_bytes_kept: int) -> None:
+    """Set up the connection, become its one user, and fold what the last run left into the file."""
+    database.connection.set_busy_timeout(0)
+    for setting in (
+        "locking_mode = EXCLUSIVE",
+        "journal_mode = WAL",
+        "wal_autocheckpoint = 0",
+        "synchronous = FULL",
+        f"journal_size_limit = {wal_bytes_kept}",
+        "temp_store = MEMORY",
+        "cell_size_check = ON",
+        "trusted_schema = OFF",
+    ):
+        database.run(f"PRAGMA {setting}")
+    left = database.checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    if left != (0, 0):
+        raise JournalBrokenError(f"{path}: the log could not be folded in: {left} pages and done of them")
+    # Asked again: a log may have held a newer page than the one in the file.
+    check_version(path, database.number("PRAGMA application_id"), database.number("PRAGMA user_version"))
+    if check:
+        _quick_check(database, path)
+
+
+def _quick_check(database: Database, path: str) -> None:
+    found = [str(row[0]) for row in database.each("PRAGMA quick_check(3)")]
+    if found != ["ok"]:
+        raise JournalCorruptError(path, f"is damaged ({'; '.join(found)}); restore a snapshot")
+
+
+def begin_start(
+    database: Database, *, boot_id: str, boot_ms: int, wall_ms: int, synchronous: str
+) -> dict[int, aging.Anchor]:
+    """Write and sync the epoch of this start; all starts that a row still names, this one the last."""
+    database.run("BEGIN IMMEDIATE")
+    database.run(schema.DELETE_STARTS)
+    anchors = {
+        epoch: aging.Anchor(Start(epoch, *clocks), offset_ms, seen_boot_ms)
+        for epoch, *clocks, offset_ms, seen_boot_ms in database.each(schema.STARTS)
+    }
+    last = anchors[max(anchors)] if anchors else None
+    epoch = _meta(database)["epoch"] + 1
+    anchor = aging.following(last, Start(epoch, boot_id, boot_ms, wall_ms))
+    row = (*attrs.astuple(anchor.start), anchor.offset_ms, anchor.seen_boot_ms)
+    database.run(schema.PUT_START, row)
+    database.run_many(schema.PUT_META, (("epoch", epoch), ("synchronous", synchronous)))
+    database.run("COMMIT")
+    anchors[epoch] = anchor
+    return anchors
+
+
+def read_recovered(database: Database, path: str, anchors: Mapping[int, aging.Anchor]) -> Recovered:
+    """All that the broker needs in memory."""
+    jobs = [rows.job_from_row(row) for row in database.each(schema.LIVE_JOBS)]
+    epoch = max(anchors)
+    return Recovered(
+        epoch=epoch,
+        sequence=_meta(database)["sequence"],
+        starts=_starts_of(jobs, path, anchors, epoch),
+        jobs=jobs,
+        finished_counts=_finished_counts(database, path),
+        kinds={kind: (pool, json.loads(policy)) for kind, pool, policy in database.each(schema.KINDS)},
+        paused=frozenset(queue for (queue,) in database.each(schema.PAUSED)),
+        ended=_last_ended(database),
+        ids_kept=database.number(schema.IDS_COUNT),
+    )
+
+
+def _last_ended(database: Database) -> list[tuple[str, tuple[int, int], str]]:
+    newest_first = database.each(schema.LAST_ENDED, (limits.ENDED_RECOVERED,))
+    return [ended(worker, (epoch, counter), outcome) for worker, epoch, counter, outcome in newest_first][
+        ::-1
+    ]
+
+
+def _starts_of(
+    jobs: list[Job], path: str, anchors: Mapping[int, aging.Anchor], epoch: int
+) -> dict[int, Start]:
+    epochs = {job.epoch for job in jobs} | {epoch}
+    if not epochs <= anchors.keys():
+        raise JournalCorruptError(
+            path, "is damaged: a job names a start that is not there; restore a snapshot"
+        )
+    return {epoch: anchors[epoch].start for epoch in epochs}
+
+
+def _finished_counts(database: Database, path: str) -> dict[tuple[str, str], int]:
+    counts = {(queue, state): count for queue, state, count in database.each(schema.FINISHED_COUNTS)}
+    unknown = {state for _, state in counts} - _FINAL
+    if unknown:
+        # Neither live nor finished: without this look such a job would just be gone.
+        raise JournalCorruptError(
+            path, f"is damaged: a job has the state {unknown.pop()!r}; restore a snapshot"
+        )
+    return counts
+
+
+def _meta(database: Database) -> dict[str, Any]:
+    return dict(database.each(schema.META))

@@ -1,0 +1,171 @@
+"""Opening the journal's file: made whole or not at all, and refused by name when it is not ours.
+
+A file is judged before SQLite sees it, because SQLite may write to what it opens (it folds a log
+into the database, and takes zero bytes for an empty one). What is refused stays as it is, byte for
+byte. A new journal is built under another name and renamed, so that a file under the journal's name
+is never half made: zero bytes there mean that something was lost.
+"""
+
+import os
+import stat
+from contextlib import suppress
+
+import apsw
+import msgpack
+
+from ..refusals import (
+    JournalEmptyError,
+    JournalForeignError,
+    JournalNewerError,
+    JournalOrphanedError,
+    JournalUnusableError,
+    LibraryTooOldError,
+)
+from . import schema
+from .database import Database
+
+SQLITE_VERSION_MIN = (3, 51, 3)
+"""Below it, a checkpoint that meets a commit may lose it (the WAL-reset race)."""
+
+MSGPACK_VERSION_MIN = (1, 2, 1)
+"""Below it, a decoder used again after an error may crash the process (CVE-2026-57585)."""
+
+_HEADER_BYTES = 100
+_MAGIC = b"SQLite format 3\0"
+_USER_VERSION = slice(60, 64)
+_APPLICATION_ID = slice(68, 72)
+
+
+def check_libraries(sqlite: str | None = None, msgpack_version: tuple[int, ...] | None = None) -> None:
+    """LibraryTooOldError if SQLite or msgpack has a fault that a journal must not meet."""
+    sqlite = sqlite or apsw.sqlite_lib_version()
+    if tuple(map(int, sqlite.split("."))) < SQLITE_VERSION_MIN:
+        raise LibraryTooOldError("SQLite", f"version {sqlite} is too old; install apsw 3.51.3 or later")
+    found = msgpack_version or msgpack.version
+    if found < MSGPACK_VERSION_MIN:
+        raise LibraryTooOldError(
+            "msgpack", f"version {'.'.join(map(str, found))} is too old; install msgpack 1.2.1 or later"
+        )
+
+
+def open_database(path: str, vfs: str = "") -> Database:
+    """A connection to the journal of that name, which is made if there is none.
+
+    Nothing has been read or locked yet. OSError and apsw errors are the caller's to explain.
+    """
+    check_libraries()
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        _refuse_orphans(path)
+        _create(path, vfs)
+    else:
+        _check_status(path, status)
+        _check_header(path)
+    return _connect(path, vfs)
+
+
+def _connect(path: str, vfs: str) -> Database:
+    # SQLITE_OPEN_NOFOLLOW would refuse a symbolic link anywhere in the path; only the file itself may
+    # not be one.
+    real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
+    database = Database(real, flags, vfs)
+    # A file that is refused after all, or whose sync has failed, must not be written on closing.
+    database.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    database.connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    return database
+
+
+def _refuse_orphans(path: str) -> None:
+    for suffix in ("-wal", "-journal"):
+        if os.path.lexists(path + suffix):
+            raise JournalOrphanedError(
+                path,
+                f"is missing, but its log {path}{suffix} is there; bring back the file that belongs to it",
+            )
+
+
+def _check_status(path: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise JournalForeignError(path, f"is {_kind(status.st_mode)}, not a file; move it away")
+    if status.st_uid != os.geteuid():
+        raise JournalUnusableError(path, f"belongs to uid {status.st_uid}; chown it or run as its owner")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise JournalUnusableError(
+            path, "is writable by others; if its content is to be trusted, chmod 600 it"
+        )
+    if status.st_size == 0:
+        raise JournalEmptyError(
+            path, "has zero bytes: what it held is lost; restore a snapshot, or remove it to begin anew"
+        )
+
+
+def _kind(mode: int) -> str:
+    kinds = ((stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"), (stat.S_ISFIFO, "a FIFO"))
+    return next((name for test, name in kinds if test(mode)), "something else")
+
+
+def _check_header(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        header = os.pread(fd, _HEADER_BYTES, 0)
+        if os.fstat(fd).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            # A copy restored under a common umask. Payloads are nobody else's business.
+            os.fchmod(fd, 0o600)
+    finally:
+        os.close(fd)
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        raise JournalForeignError(path, "is not an SQLite database; restore the right file")
+    check_version(
+        path,
+        int.from_bytes(header[_APPLICATION_ID], "big"),
+        int.from_bytes(header[_USER_VERSION], "big"),
+    )
+
+
+def check_version(path: str, application_id: int, user_version: int) -> None:
+    """Refuse what another program or a later release wrote."""
+    if application_id != schema.APPLICATION_ID or user_version < 1:
+        raise JournalForeignError(path, "is a database of another program; restore the right file")
+    if user_version > schema.SCHEMA_VERSION:
+        raise JournalNewerError(
+            path,
+            f"was written by a later release (schema {user_version}, this one knows {schema.SCHEMA_VERSION});"
+            " install that release",
+        )
+
+
+def _create(path: str, vfs: str) -> None:
+    """Build an empty journal under another name and give it its own: all or nothing."""
+    temporary = path + ".new"
+    for leftover in (temporary, temporary + "-journal"):
+        with suppress(FileNotFoundError):
+            os.unlink(leftover)
+    create_private(temporary)
+    database = _connect(temporary, vfs)
+    try:
+        database.run("PRAGMA synchronous = FULL")
+        database.run(f"BEGIN; {schema.SCHEMA} COMMIT;")
+    finally:
+        database.close()
+    os.rename(temporary, path)
+    sync_directory(path)
+
+
+def create_private(path: str) -> None:
+    """An empty file that only its owner may read, whatever the umask; FileExistsError if there is one."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(fd, 0o600)
+    finally:
+        os.close(fd)
+
+
+def sync_directory(path: str) -> None:
+    """Make the name of a file durable. SQLite does not report it when this fails; this does."""
+    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

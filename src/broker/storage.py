@@ -1,0 +1,109 @@
+"""The disk, watched: free space, the ballast, retention. Chores, each a visit to the journal thread.
+
+Below the low-water mark, or when a commit did not fit, the storage is full: the core refuses
+enqueues, and everything else goes on from what is kept back. It is over when there is room again
+above the mark and the ballast is back on board, and not before it has lasted a while, so that it
+does not flicker.
+
+Retention only looks here: the core decides which rows go, and they go with an ordinary commit.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from ..proto import limits
+from .core.events import Now
+from .files import Ballast, free_bytes
+from .journal import Journal, JournalFullError, Retention
+from .log import Log
+
+FULL_LASTS_MS = 5000
+"""At least so long is the storage full once it was: a limit that `statvfs` does not show (a quota, a
+file size) would otherwise be run into again and again."""
+
+
+@attrs.frozen
+class Survey:
+    """What one visit found."""
+
+    free_bytes: int
+    has_ballast: bool
+    prunable: Sequence[tuple[int, str, bytes, bool, str, str, int]]
+    statistics: Mapping[str, int]
+
+
+class Storage:
+    """Watches one state directory."""
+
+    def __init__(
+        self, directory: str, ballast: Ballast, retention: Retention, low_water_bytes: int, log: Log
+    ) -> None:
+        self._directory = directory
+        self._ballast = ballast
+        self._retention = retention
+        self._low_water_bytes = low_water_bytes
+        self._log = log
+        self._full_since: Now | None = None
+        self._last: Survey | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Enqueues are being refused."""
+        return self._full_since is not None
+
+    # --- on the journal thread -------------------------------------------------------------------------
+
+    def make_room(self, journal: Journal) -> None:
+        """A commit did not fit: give up what was kept back for this."""
+        self._ballast.release()
+        journal.checkpoint_if_due()
+
+    def survey(self, journal: Journal, boot_ms: int) -> Survey:
+        """Look at the disk, and do the small chores."""
+        with contextlib.suppress(JournalFullError):
+            # If it does not fit, nothing was changed, and the free bytes below say what matters.
+            journal.forget_ids(boot_ms=boot_ms, limit=limits.PRUNE_ROWS)
+        return Survey(
+            free_bytes(self._directory),
+            self._ballast.fill(spare_bytes=self._low_water_bytes),
+            journal.prunable(self._retention, boot_ms=boot_ms, limit=limits.PRUNE_ROWS),
+            journal.statistics(),
+        )
+
+    # --- on the loop -----------------------------------------------------------------------------------
+
+    def judge(self, survey: Survey, now: Now, *, is_stuck: bool) -> bool | None:
+        """Take a survey in; True or False if the storage became full or is so no longer, else None."""
+        self._last = survey
+        if survey.free_bytes < self._low_water_bytes:
+            return self.became_full(now)
+        if self._full_since is None or is_stuck or not survey.has_ballast:
+            return None
+        if now.mono_ms - self._full_since.mono_ms < FULL_LASTS_MS:
+            return None
+        self._full_since = None
+        self._log.event("storage_has_room", free_bytes=survey.free_bytes)
+        return False
+
+    def became_full(self, now: Now) -> bool | None:
+        """A commit did not fit, or free space is short; True if that is new."""
+        if self._full_since is not None:
+            return None
+        self._full_since = now
+        free = self._last.free_bytes if self._last is not None else None
+        self._log.event("storage_full", burst=1, path=self._directory, free_bytes=free)
+        return True
+
+    def statistics(self) -> dict[str, Any]:
+        """For `status`."""
+        last = self._last
+        return {
+            "full": self.is_full,
+            "full_since_at_ms": self._full_since.wall_ms if self._full_since is not None else None,
+            "free_bytes": last.free_bytes if last is not None else None,
+            "low_water_bytes": self._low_water_bytes,
+            **(last.statistics if last is not None else {}),
+        }

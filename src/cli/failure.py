@@ -1,0 +1,59 @@
+"""Errors of commands: to each its exit code, and one line that says what to do."""
+
+from ..client.pipeline import EnqueueManyError
+from ..client.spec import OptionError
+from ..client.values import ValueRefusedError
+from ..config.exits import Exit
+from ..proto.address import AddressError
+from ..proto.errors import (
+    BrokerUnreachableError,
+    ClientTimeoutError,
+    JobNotFoundError,
+    OutcomeUnknown,
+    RefusedError,
+)
+from .escape import escape
+
+_CODES: tuple[tuple[type[Exception], Exit], ...] = (
+    (JobNotFoundError, Exit.NOT_FOUND),
+    (RefusedError, Exit.REFUSED),
+    (BrokerUnreachableError, Exit.UNREACHABLE),
+    (ClientTimeoutError, Exit.TIMED_OUT),
+    (OutcomeUnknown, Exit.UNKNOWN_OUTCOME),
+    (AddressError, Exit.USAGE),
+    (OptionError, Exit.USAGE),
+    (ValueRefusedError, Exit.USAGE),
+)
+
+ADVICE = {
+    "conflict": "use another --id, or enqueue exactly what was enqueued before",
+    "queue_full": "wait for room (--room-wait), or raise the queue's limits",
+    "storage_full": "free disk space; running jobs go on",
+    "ids_full": "wait until older ids are forgotten",
+    "job_not_found": "see `stoker jobs`",
+    "too_late": "see `stoker show`",
+    "not_dead": "only dead jobs can be kicked; see `stoker show`",
+    "not_finished": "cancel it first: `stoker cancel`",
+    "forbidden": "run this as the broker's user, or as root",
+    "shutting_down": "try again when the broker is back",
+    "name_taken": "choose another name",
+    "too_many_connections": "close some, or try again later",
+}
+"""What to do about a refusal, by its code word."""
+
+
+def exit_code(error: Exception) -> Exit:
+    """The exit code of an error that ended a command."""
+    if isinstance(error, EnqueueManyError) and isinstance(error.__cause__, Exception):
+        return exit_code(error.__cause__)
+    return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.FAILURE)
+
+
+def error_line(error: Exception) -> str:
+    """What went wrong and what to do, on one line, harmless to a terminal."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, RefusedError):
+        text = f"{error.code}: {text}"
+        if error.code in ADVICE:
+            text = f"{text.rstrip('.')}; {ADVICE[error.code]}"
+    return f"stoker: {escape(text)}"

@@ -1,0 +1,131 @@
+"""`stoker status`: queues, pools, workers, storage and warnings; also when there is no broker."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from ..config.exits import Exit
+from ..proto.errors import BrokerUnreachableError
+from .escape import escape
+from .failure import error_line
+from .moment import instant, size, span
+from .options import json_option, open_client, socket_option
+from .output import fields, json_text, put, put_lines, say, table
+from .reading import listing, mapping, mappings, text
+
+_COUNTS = ("ready", "scheduled", "leased", "done", "dead", "cancelled")
+
+
+@click.command()
+@click.option("--data", metavar="DIRECTORY", help="Where to look for the last error when no broker runs.")
+@socket_option
+@json_option
+def status(data: str | None, socket: str | None, as_json: bool) -> int:
+    """Queues with their counts, pools and workers, storage, and everything that needs a person.
+
+    With no broker running it says so, and why the last one ended if that is on record; exit code 5.
+    """
+    try:
+        report = open_client(socket).status()
+    except BrokerUnreachableError as error:
+        say(error_line(error))
+        last = last_error(data)
+        if last:
+            say(f"stoker: {last}")
+        return Exit.UNREACHABLE
+    if as_json:
+        put(json_text(report))
+    else:
+        put_lines(status_lines(report))
+    return Exit.OK
+
+
+def last_error(data: str | None) -> str | None:
+    """What the state directory has on record of the last broker's end, on one line."""
+    from ..broker.lasterror import read_last_error
+    from ..proto.address import state_directory
+
+    directory = state_directory(data, os.environ, os.getuid())
+    try:
+        error = read_last_error(directory)
+    except OSError as failure:
+        return f"cannot look for the last error in {escape(directory)}: {failure.strerror}"
+    if error is None:
+        return None
+    recovered = "; the journal was checked since" if error.recovered_at_ms else ""
+    return (
+        f"last error in {escape(directory)}, {instant(error.at_ms) or 'at an unknown time'}: "
+        f"{escape(error.message)}{recovered}"
+    )
+
+
+def status_lines(report: Mapping[str, Any]) -> list[str]:
+    """The report for a person. A key that a broker of another release lacks leaves its part out."""
+    head = f"stoker {text(report.get('version'), '?')}, start {text(report.get('epoch'), '?')}"
+    head += f", up {span(report.get('uptime_ms'))}"
+    if report.get("draining"):
+        head += ", draining (`stoker resume` ends it)"
+    parts = [
+        [head],
+        _queues(mapping(report.get("queues"))),
+        _pools(mappings(report.get("pools"))),
+        _workers(mappings(report.get("workers"))),
+        _storage(mapping(report.get("storage"))),
+        [f"warning: {text(warning)}" for warning in listing(report.get("warnings"))],
+    ]
+    lines: list[str] = []
+    for part in filter(None, parts):
+        lines += ["", *part] if lines else part
+    return lines
+
+
+def _queues(queues: Mapping[str, Any]) -> list[str]:
+    rows: list[list[str]] = []
+    for name, value in sorted(queues.items()):
+        queue = mapping(value)
+        rows.append(
+            [
+                escape(name),
+                *(text(queue.get(count, 0)) for count in _COUNTS),
+                span(queue.get("oldest_ready_ms")) if queue.get("ready") else "-",
+                size(queue.get("bytes", 0)),
+                "paused" if queue.get("paused") else "",
+            ]
+        )
+    if not rows:
+        return ["no queues yet"]
+    heads = ["queue", *_COUNTS, "oldest ready", "bytes", ""]
+    return table(heads, rows, frozenset(heads[1:-1]))
+
+
+def _pools(pools: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not pools:
+        return ["no pool of workers is connected; start one with `stoker pool APP`"]
+    rows = [
+        [
+            text(pool.get("name"), "-"),
+            text(pool.get("workers"), "-"),
+            "connected" if pool.get("connected", True) else "away",
+            text(", ".join(str(kind) for kind in listing(pool.get("kinds"))), "-"),
+        ]
+        for pool in pools
+    ]
+    return table(["pool", "workers", "state", "kinds"], rows, frozenset({"workers"}))
+
+
+def _workers(workers: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = ("name", "pid", "state", "job")
+    rows = [[text(worker.get(name), "-") for name in names] for worker in workers]
+    return table(["worker", *names[1:]], rows, frozenset({"pid"})) if rows else []
+
+
+def _storage(storage: Mapping[str, Any]) -> list[str]:
+    pairs: list[tuple[str, str]] = []
+    for name, value in storage.items():
+        if name.endswith("_bytes") and isinstance(value, int):
+            pairs.append((escape(name.removesuffix("_bytes").replace("_", " ")), size(value)))
+        else:
+            pairs.append((escape(name.replace("_", " ")), text(value, "-")))
+    return fields(pairs)

@@ -1,0 +1,143 @@
+"""Values that travel as arguments and results: msgpack of plain data, checked before it is sent.
+
+What goes in comes out as it was: None, True and False, int (64 bit), float, str, bytes, list, and
+dict with text keys. A tuple comes out as a list; that is the one change. Everything else is refused
+here, in the caller's own stack, by the path to the value: sets, dates, enums, other classes and
+subclasses of the plain ones, integers beyond 64 bit, lone surrogates, nesting beyond 64. NaN and
+infinities are floats like any other.
+
+The broker never looks inside. Nothing is ever pickled.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgpack
+
+from ..proto import limits
+from ..proto.errors import StokerError, refusal
+
+DEPTH_MAX = 64
+"""Containers inside containers, the argument list not counted: far from every recursion limit."""
+
+INT_MIN, INT_MAX = -(2**63), 2**64 - 1
+"""What msgpack can hold."""
+
+_PLAIN = frozenset({type(None), bool, float, bytes})
+
+
+class ValueRefusedError(StokerError, ValueError):
+    """A value that cannot travel. Nothing was sent. The message has the path to it and the limit."""
+
+
+class _Unfit(Exception):
+    """Carries the path upward from the value to the root, so that good values pay nothing for it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.path: list[str] = []
+
+
+def encode_arguments(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
+    """The payload for a call: msgpack of `[args, kwargs]`. ValueRefusedError, PayloadTooLargeError."""
+    if type(args) is not list and type(args) is not tuple:
+        raise ValueRefusedError(f"args must be a list or a tuple, not {_type_name(args)}")
+    keywords: Mapping[str, Any] = {} if kwargs is None else kwargs
+    _checked("args", args)
+    _checked("kwargs", keywords)
+    payload: bytes = msgpack.packb([args, keywords])
+    check_payload(payload)
+    return payload
+
+
+def encode_value(value: Any, name: str = "result", *, bytes_max: int = limits.RESULT_BYTES_MAX) -> bytes:
+    """msgpack of one value, `name` being what errors call it."""
+    _checked(name, value)
+    data: bytes = msgpack.packb(value)
+    if len(data) > bytes_max:
+        raise refusal("payload_too_large", f"{name} is {len(data)} bytes; the limit is {bytes_max}")
+    return data
+
+
+def check_payload(payload: bytes) -> None:
+    """PayloadTooLargeError if it is over the limit, before the broker has to say so."""
+    if len(payload) > limits.PAYLOAD_BYTES_MAX:
+        raise refusal(
+            "payload_too_large",
+            f"payload is {len(payload)} bytes; the limit is {limits.PAYLOAD_BYTES_MAX}: "
+            "put the data in a file and its path in the job",
+        )
+
+
+def decode_value(data: bytes) -> Any:
+    """The value of msgpack bytes; ValueError if they are not exactly one value."""
+    try:
+        # Dictionaries with other than text keys are a foreign writer's right; reading must not fail.
+        return msgpack.unpackb(data, strict_map_key=False, max_ext_len=0)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise ValueError(f"not one msgpack value: {error}") from error
+
+
+def _checked(name: str, value: Any) -> None:
+    try:
+        _check(value, 0)
+    except _Unfit as unfit:
+        path = name + "".join(reversed(unfit.path))
+        raise ValueRefusedError(f"{path}: {unfit.why}") from None
+
+
+def _check(item: object, depth: int) -> None:
+    kind, value = type(item), cast(Any, item)
+    if kind is str:
+        if not value.isascii():
+            _check_text(value)
+    elif kind is int:
+        if not INT_MIN <= value <= INT_MAX:
+            raise _Unfit("an integer beyond 64 bit; send it as text")
+    elif kind is dict:
+        _check_dict(value, depth + 1)
+    elif kind is list or kind is tuple:
+        _check_list(value, depth + 1)
+    elif kind not in _PLAIN:
+        raise _Unfit(f"{_type_name(value)} cannot travel; None bool int float str bytes list dict can")
+
+
+def _check_list(value: Sequence[Any], depth: int) -> None:
+    if depth > DEPTH_MAX + 1:
+        raise _Unfit(f"nested deeper than {DEPTH_MAX}")
+    index = 0
+    try:
+        for index in range(len(value)):
+            _check(value[index], depth)
+    except _Unfit as unfit:
+        unfit.path.append(f"[{index}]")
+        raise
+
+
+def _check_dict(value: Mapping[Any, Any], depth: int) -> None:
+    if depth > DEPTH_MAX + 1:
+        raise _Unfit(f"nested deeper than {DEPTH_MAX}")
+    key: Any = None
+    try:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise _Unfit(f"a key of type {_type_name(key)}; keys must be text")
+            _check_text(key)
+            _check(item, depth)
+    except _Unfit as unfit:
+        if type(key) is str:
+            unfit.path.append(f".{key}" if key.isidentifier() else f"[{key!a}]")
+        raise
+
+
+def _check_text(value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise _Unfit(f"a lone surrogate at character {error.start}; it is not text") from None
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

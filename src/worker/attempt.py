@@ -1,0 +1,125 @@
+"""One attempt: call the handler, and turn whatever comes of it into an answer for the broker.
+
+    returns                      ack, with its value if there is one
+    Retry, any exception         nack `error`; SystemExit (also of 0), KeyboardInterrupt and
+                                 GeneratorExit among them: leaving a handler by an exception is
+                                 never success, and never the end of the worker
+    Permanent                    nack `permanent`
+    MemoryError                  nack `memory`
+    struck by the private signal nack `timeout` or `cancelled`, whatever the handler made of it: an
+                                 attempt that was over its time can no longer succeed
+    arguments or result that     nack `permanent`: the handler did not run, or has run and would do
+    cannot be read or kept       it all again, and a retry changes neither
+
+The guard says when the private signal may raise: only between arming and disarming, which enclose
+nothing but the handler. It disarms itself as it strikes, so it strikes an attempt at most once; and
+everything that it may interrupt lies within one `try`, so its exception can reach no other code.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ..client.values import encode_value
+from ..proto.work import Ack, Nack
+from .errors import JobCancelled, JobTimeout, Permanent, Retry
+from .payload import PayloadError, decode_arguments
+from .report import cut, reason_of, report_of
+from .startpage import Token
+
+_STRIKES: dict[str, tuple[type[BaseException], str, str]] = {
+    "timeout": (JobTimeout, "timeout", "over its time limit"),
+    "cancelled": (JobCancelled, "cancelled", "cancelled while it was running"),
+    "lost": (JobCancelled, "cancelled", "its lease was lost while it was running"),
+}
+"""Reason of a kill: what is raised in the handler, the outcome, and the reason on record."""
+
+REASON_HEAD_BYTES = 512
+
+
+class Guard:
+    """Whether the handler may be struck now, and whether it was."""
+
+    __slots__ = ("armed", "struck")
+
+    def __init__(self) -> None:
+        self.armed: Token | None = None
+        self.struck: str | None = None
+
+    def strike(self, reason: str) -> NoReturn:
+        """Raise in the handler, from a signal handler that has seen `armed`."""
+        self.armed = None
+        self.struck = reason
+        kind, _, text = _STRIKES[reason]
+        raise kind(text)
+
+
+def run(function: Callable[..., Any], token: Token, payload: bytes, guard: Guard) -> Ack | Nack:
+    """Call `function` with the arguments in `payload`. Raises nothing, whatever the function raises."""
+    started = time.monotonic()
+    guard.struck = None
+    try:
+        args, kwargs = decode_arguments(payload)
+        try:
+            guard.armed = token
+            value = function(*args, **kwargs)
+        finally:
+            guard.armed = None
+        if guard.struck is None:
+            result = None if value is None else _encode(value)
+            return Ack(token, result, _elapsed_ms(started))
+        return _struck(token, guard.struck, "the handler went on all the same", started)
+    except BaseException as error:  # noqa: BLE001 - what passed here would end the worker for one job's fault
+        if guard.struck is not None:
+            return _struck(token, guard.struck, report_of(error), started)
+        return _failed(token, error, started)
+
+
+def never_run(token: Token, reason: str) -> Nack:
+    """The answer for an attempt that was to be ended before its handler began."""
+    _, outcome, text = _STRIKES[reason]
+    return Nack(token, outcome, f"{text.split(' while ')[0]} before it started")
+
+
+def unknown_kind(token: Token, kind: str) -> Nack:
+    """An error, so that it is tried again with backoff: the next deploy may know the kind."""
+    return Nack(token, "error", f"no handler of kind {kind!r} in this app")
+
+
+class _ResultError(Exception):
+    """The handler has run, and what it returned cannot be kept."""
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return encode_value(value)
+    except Exception as error:
+        raise _ResultError(f"the handler finished, but its result cannot be kept: {error}") from error
+
+
+def _failed(token: Token, error: BaseException, started: float) -> Nack:
+    reason = reason_of(error)
+    after_ms = None
+    outcome = "error"
+    if isinstance(error, Retry):
+        outcome, after_ms = "error", _after_ms(error)
+        reason = cut(str(error.reason), REASON_HEAD_BYTES) if error.reason else reason
+    elif isinstance(error, Permanent | PayloadError | _ResultError):
+        outcome = "permanent"
+        reason = reason.partition(": ")[2] or reason
+    elif isinstance(error, MemoryError):
+        outcome = "memory"
+    return Nack(token, outcome, reason, report_of(error), after_ms, _elapsed_ms(started))
+
+
+def _after_ms(error: Retry) -> int | None:
+    return None if error.after_s is None else round(error.after_s * 1000)
+
+
+def _struck(token: Token, reason: str, report: str, started: float) -> Nack:
+    _, outcome, text = _STRIKES[reason]
+    return Nack(token, outcome, text, report, None, _elapsed_ms(started))
+
+
+def _elapsed_ms(started: float) -> int:
+    return round((time.monotonic() - started) * 1000)

@@ -1,0 +1,219 @@
+"""The one seam for system calls on processes: who lives, who belongs to whom, and signals to them.
+
+Signals go through `Pidfd` and nothing else. It can only be made for a process other than this one
+and above pid 1, and a pid that was reused meanwhile is another process, which a pidfd never hits. So
+pids 0, 1 and -1, this process and every process group are no possible targets.
+
+Linux only. No trio: zygote and workers load this too.
+"""
+
+import ctypes
+import os
+import select
+import signal
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MARKER = "STOKER_WORKER"
+"""Environment variable that holds the worker's nonce, in the worker and all that it starts."""
+
+STRIKE_SIGNAL = signal.SIGRTMIN + 7
+"""The supervisor to a worker: look whether the attempt you run shall end."""
+
+RECONNECT_SIGNAL = signal.SIGRTMIN + 8
+"""The supervisor to a worker that may be deep in a handler: the broker is back."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_GONE_STATES = "ZX"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Stat(NamedTuple):
+    """What `/proc/<pid>/stat` says. `start_ticks` tells one use of a pid from the next."""
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    threads: int
+    start_ticks: int
+
+    @property
+    def is_stopped(self) -> bool:
+        """Stopped by a signal. Being traced does not count: whoever traces it lets it run."""
+        return self.state == "T"
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing of it can run any more. A leader that ended before its threads still has some."""
+        return self.state in _GONE_STATES and self.threads <= 1
+
+
+def parse_stat(text: bytes) -> Stat:
+    """The command may hold spaces and parentheses, so the fields are counted from its last one."""
+    pid = int(text[: text.index(b" ")])
+    fields = text[text.rindex(b")") + 2 :].split()
+    return Stat(
+        pid, fields[0].decode("ascii"), int(fields[1]), int(fields[3]), int(fields[17]), int(fields[19])
+    )
+
+
+def stat(pid: int) -> Stat | None:
+    """None if there is no such process."""
+    text = _read(f"/proc/{pid}/stat")
+    return parse_stat(text) if text else None
+
+
+def all_stats() -> Iterator[Stat]:
+    """Every process of this PID namespace that could be read."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            found = stat(int(name))
+            if found is not None:
+                yield found
+
+
+def marker_of(pid: int) -> str:
+    """The nonce in a process's environment as it began; empty if it has none or may not be read."""
+    prefix = f"{MARKER}=".encode()
+    for entry in _read(f"/proc/{pid}/environ").split(b"\0"):
+        if entry.startswith(prefix):
+            return entry[len(prefix) :].decode("ascii", "replace")
+    return ""
+
+
+def boot_id() -> str:
+    """Names this boot of the host."""
+    return _read("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
+
+
+def pid_namespace() -> int:
+    """Inode number of this process's PID namespace."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def identity(nonce: str) -> tuple[str, int, int, int, str]:
+    """Who this process is, for good: boot id, PID namespace, pid, start ticks, nonce."""
+    own = stat(os.getpid())
+    assert own is not None, "a process can read its own stat"
+    return (boot_id(), pid_namespace(), own.pid, own.start_ticks, nonce)
+
+
+def thread_names(pid: int) -> list[str]:
+    """Names of a process's threads, the main one first."""
+    tasks = sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))
+    names = (_read(f"/proc/{pid}/task/{task}/comm") for task in tasks)
+    return [name.decode("utf-8", "replace").strip() for name in names if name]
+
+
+def open_descriptors() -> list[int]:
+    """Descriptors of this process, without the one that reads the list."""
+    listing = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return sorted(fd for fd in map(int, os.listdir(listing)) if fd != listing)
+    finally:
+        os.close(listing)
+
+
+class Pidfd:
+    """The right to signal one process, and no other that may get its pid later."""
+
+    __slots__ = ("fd", "pid")
+
+    def __init__(self, pid: int, fd: int | None = None) -> None:
+        """`fd` is a pidfd that somebody else opened. ProcessLookupError if there is no such process."""
+        if type(pid) is not int or pid <= 1 or pid == os.getpid():
+            raise ValueError(f"pid {pid!r} is no target")
+        self.pid = pid
+        self.fd = os.pidfd_open(pid) if fd is None else fd
+
+    def send(self, number: int) -> bool:
+        """Send a signal; False if the process has ended."""
+        try:
+            signal.pidfd_send_signal(self.fd, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def has_exited(self, within_ms: int = 0) -> bool:
+        """Whether the process has ended, or does within the time."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(within_ms))
+
+    def close(self) -> None:
+        """Give the descriptor back. Harmless twice."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def set_name(name: str) -> None:
+    """What `ps` and `top` show; at most 15 characters."""
+    with open("/proc/self/comm", "w", encoding="ascii") as file:
+        file.write(name)
+
+
+def become_subreaper() -> None:
+    """Orphans among this process's descendants become its children, instead of init's."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Be killed when the thread that made this process ends; ProcessLookupError if that was before.
+
+    Forked children do not inherit it, and a change of uid clears it: call it after that.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise ProcessLookupError(f"parent {parent} has ended already")
+
+
+def live_without_parent() -> None:
+    """Undo `die_with_parent`."""
+    _prctl(_PR_SET_PDEATHSIG, 0)
+
+
+class MarkerSpace:
+    """The place in this process's own starting environment that `marker_of` reads, to be written.
+
+    Linux shows a process's environment as it was at exec, also for children that were forked without
+    one. The zygote is started with a placeholder; each worker writes its nonce over its own copy, so
+    everything it forks, however it hides its parents, carries the nonce. To be found before anything
+    changes the variable, because after that the C library keeps it elsewhere.
+    """
+
+    def __init__(self) -> None:
+        _libc.getenv.restype = ctypes.c_void_p
+        address: int | None = _libc.getenv(MARKER.encode())
+        self._address = address
+        self._size = len(ctypes.string_at(address)) if address else 0
+
+    def write(self, nonce: str) -> None:
+        """Mark this process. Without a placeholder of the same length only programs it starts are."""
+        data = nonce.encode("ascii")
+        if self._address and len(data) == self._size:
+            ctypes.memmove(self._address, data, self._size)
+        os.environ[MARKER] = nonce
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _read(path: str) -> bytes:
+    """Empty if the process is gone or its file may not be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return b"".join(iter(lambda: os.read(fd, 65536), b""))
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)

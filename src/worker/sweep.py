@@ -1,0 +1,94 @@
+"""Ending a worker's whole tree: everything it started that is still there.
+
+A process belongs to a worker if it carries the worker's nonce in its environment, is in the worker's
+session, or descends from one that is, or from the worker itself. Each sign alone can be shaken off
+(a program may start with an empty environment, in a session of its own, as an orphan), all three
+together only on purpose. A look takes a few milliseconds; it is repeated until it finds nobody, for
+what forks while it is looked at is found the next time.
+
+For a worker that is to be killed, take the look before: while it lives, its children are still its
+children.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+
+from . import process
+from .process import Pidfd, Stat
+
+SWEEP_MS = 5000
+"""A process that SIGKILL has not ended by then hangs in the kernel; the report then says so."""
+
+_PAUSE_S = 0.002
+
+
+def members(worker_pid: int, nonce: str, stats: Iterable[Stat] | None = None) -> list[Stat]:
+    """Living processes of a living worker's tree, the worker itself left out."""
+    return _family(list(process.all_stats() if stats is None else stats), worker_pid, nonce, {worker_pid})
+
+
+def orphans(worker_pid: int, nonce: str, stats: Iterable[Stat] | None = None) -> list[Stat]:
+    """What is left of the tree of a worker that has ended and was reaped."""
+    everybody = list(process.all_stats() if stats is None else stats)
+    # Its children have other parents by now, and its pid may be somebody else's: then neither pid
+    # nor session says anything. While a session has members its number is not given out again.
+    reused = any(each.pid == worker_pid for each in everybody)
+    return _family(everybody, 0 if reused else worker_pid, nonce, set())
+
+
+def _family(everybody: list[Stat], session: int, nonce: str, roots: set[int]) -> list[Stat]:
+    protected = {os.getpid(), os.getppid(), *roots}
+    others = [each for each in everybody if each.pid not in protected]
+    family = roots | {each.pid for each in others if _is_marked(each, session, nonce)}
+    # Parents need not have lower pids than their children, so go on until nobody joins.
+    while joining := {each.pid for each in others if each.parent in family} - family:
+        family |= joining
+    return [each for each in others if each.pid in family and not each.has_ended]
+
+
+def sweep(worker_pid: int, nonce: str, known: Iterable[Stat] = (), *, within_ms: int = SWEEP_MS) -> bool:
+    """Kill the tree of a worker that has ended; False if some of it would not die in time.
+
+    `known` are members seen while the worker lived.
+    """
+    end = time.monotonic() + within_ms / 1000
+    suspects = {(each.pid, each.start_ticks): each for each in known}
+    while True:
+        for each in orphans(worker_pid, nonce):
+            suspects[each.pid, each.start_ticks] = each
+        suspects = {key: each for key, each in suspects.items() if _is_alive(each)}
+        if not suspects:
+            return True
+        if time.monotonic() > end:
+            return False
+        for each in suspects.values():
+            _kill(each)
+        time.sleep(_PAUSE_S)
+
+
+def _is_marked(each: Stat, session: int, nonce: str) -> bool:
+    return (each.session == session and session > 1) or process.marker_of(each.pid) == nonce
+
+
+def _is_alive(each: Stat) -> bool:
+    now = process.stat(each.pid)
+    return now is not None and now.start_ticks == each.start_ticks and not now.has_ended
+
+
+def _kill(each: Stat) -> None:
+    try:
+        target = Pidfd(each.pid)
+    except (OSError, ValueError):
+        # It has ended meanwhile, or may not be looked at; the next round sees which.
+        return
+    try:
+        # The pid may have been reused between look and open; from here on it cannot be.
+        if _is_alive(each):
+            target.send(signal.SIGKILL)
+    except PermissionError:
+        # It runs as somebody else now. It stays on the list, and the sweep reports failure.
+        return
+    finally:
+        target.close()

@@ -1,0 +1,82 @@
+"""The supervisor's hold on one zygote: start it, tell it to fork, hear what it says.
+
+The zygote is started by exec, never by a fork of this process, in which Trio runs. Closing the link
+is how it is told to end.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import trio
+
+from . import control, process
+from .control import Fork, Message, Start
+
+NONCE_BYTES = 8
+"""A worker's nonce is as many bytes in hex."""
+
+END_MS = 3000
+"""A zygote that was let go and has not ended by then is killed: its workers get 2 s of it."""
+
+
+class ZygoteLink:
+    """One zygote process, from start to reaping."""
+
+    def __init__(self, start: Start) -> None:
+        """Start it. The app is being imported from here on; `receive` tells how that went."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        self._socket = ours
+        command = [sys.executable, "-m", "stoker.worker.zygote", str(theirs.fileno()), str(os.getpid())]
+        with theirs:
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                # A placeholder as long as a nonce, for each worker to write its own over.
+                env={**os.environ, process.MARKER: "0" * (2 * NONCE_BYTES)},
+            )
+        self.pid = self._process.pid
+        self.code: int | None = None
+        self._pidfd = process.Pidfd(self.pid)
+        control.send(self._socket, start)
+
+    async def fork(self, nonce: str, page_fd: int) -> None:
+        """Ask for a worker. Lost if the zygote is gone, which `receive` then tells."""
+        while True:
+            try:
+                control.send(self._socket, Fork(nonce), page_fd)
+                return
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._socket)
+            except (BrokenPipeError, ConnectionResetError):
+                return
+
+    async def receive(self) -> tuple[Message, int | None] | None:
+        """The next message, with the descriptor it brought, which is the caller's; None at the end."""
+        while True:
+            try:
+                return control.receive(self._socket)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._socket)
+            except ConnectionResetError:
+                return None
+
+    async def end(self, *, at_once: bool) -> None:
+        """Let go of it, wait until it has ended, and reap it. `code` then is as `subprocess` has it.
+
+        `at_once` is for one that has no workers yet, and may be deep in a long import.
+        """
+        self._socket.close()
+        if at_once:
+            self._pidfd.send(signal.SIGKILL)
+        with trio.move_on_after(END_MS / 1000) as in_time:
+            await trio.lowlevel.wait_readable(self._pidfd.fd)
+        if in_time.cancelled_caught:
+            self._pidfd.send(signal.SIGKILL)
+        self.code = self._process.wait()
+        self._pidfd.close()

@@ -1,0 +1,221 @@
+"""A scripted broker for tests of the pool: the real socket and frames, none of the rules.
+
+It hands each job once to a worker with a free slot, writes down every answer and report, and pushes
+what a test tells it to. `stop` and `start` are a restart: leases are remembered, connections are not.
+"""
+
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+from support.waiting import wait_until
+
+from stoker.proto import codec, limits, messages, ops, work
+from stoker.proto.frames import FrameReader
+
+Sent = tuple[str, Any]
+"""What the broker got: the op's name and its message."""
+
+
+class Peer:
+    """One accepted connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self.hello: messages.Hello | None = None
+        self.pool: work.Pool | None = None
+        self.job: work.Job | None = None
+
+    @property
+    def nonce(self) -> str:
+        return str(self.hello.identity[4]) if self.hello is not None else ""
+
+    @property
+    def pid(self) -> int:
+        return int(self.hello.identity[2]) if self.hello is not None else 0
+
+    def send(self, op: int, request: int, message: Any) -> None:
+        try:
+            self.socket.sendall(codec.encode([op, request, *message]))
+        except OSError:
+            return
+
+
+class FakeBroker:
+    """See the module."""
+
+    def __init__(self, path: str, *, heartbeat_ms: int = 50) -> None:
+        self.path = path
+        self.heartbeat_ms = heartbeat_ms
+        self.peers: list[Peer] = []
+        self.received: list[Sent] = []
+        self.holders: dict[int, str] = {}
+        """Counter of a token to the nonce of the worker that got it."""
+        self.answers: dict[int, list[Sent]] = {}
+        self.withhold: Callable[[str], bool] = lambda op: False
+        """Requests for which this is true are written down and not answered."""
+        self._epoch = 1
+        self._counter = 0
+        self._jobs: deque[work.Job] = deque()
+        self._lock = threading.RLock()
+        self._listener: socket.socket | None = None
+
+    def start(self) -> None:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self.path)
+        listener.listen(64)
+        self._listener = listener
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def stop(self) -> None:
+        with self._lock:
+            if self._listener is not None:
+                os.unlink(self.path)
+                self._listener.shutdown(socket.SHUT_RDWR)
+                self._listener.close()
+                self._listener = None
+            for peer in self.peers:
+                _shut(peer.socket)
+            self.peers = []
+
+    # --- what tests ask for ------------------------------------------------------------------------
+
+    def put(
+        self, kind: str, *args: Any, time_limit_s: float = 60, raw: bytes | None = None, **kwargs: Any
+    ) -> int:
+        """Hand a job to the next free worker; the counter of its token."""
+        with self._lock:
+            self._counter += 1
+            number = self._counter
+            payload = msgpack.packb([args, kwargs]) if raw is None else raw
+            job = work.Job(
+                [self._epoch, number], f"job-{number}", number, kind, "default", 1, payload,
+                round(time_limit_s * 1000), 60_000, 0, None,
+            )  # fmt: skip
+            self._jobs.append(job)
+            self._hand_out()
+            return number
+
+    def wait_answer(self, counter: int, *, deadline_s: float = 10) -> Sent:
+        """The ack, nack or release of a job."""
+        answers = wait_until(lambda: self.answers.get(counter), f"answer to {counter}", deadline_s=deadline_s)
+        return answers[0]
+
+    def wait_result(self, counter: int) -> Any:
+        """What the job's handler returned."""
+        op, message = self.wait_answer(counter)
+        assert op == "ack", message
+        return None if message.result is None else msgpack.unpackb(message.result)
+
+    def wait_holder(self, counter: int) -> Peer:
+        """The worker that has a job."""
+        nonce = wait_until(lambda: self.holders.get(counter), f"{counter} handed out")
+        return next(peer for peer in self.workers() if peer.nonce == nonce)
+
+    def wait_exit(self, nonce: str, *, deadline_s: float = 10) -> work.Exited:
+        """The report of a worker's end."""
+
+        def found() -> work.Exited | None:
+            return next((e for e in self.all_of("exited") if e.worker == nonce), None)
+
+        exited = wait_until(found, f"exit of {nonce}", deadline_s=deadline_s)
+        assert exited is not None
+        return exited
+
+    def wait_workers(self, count: int) -> list[Peer]:
+        """So many connected workers."""
+        wait_until(lambda: len(self.workers()) == count, f"{count} workers")
+        return self.workers()
+
+    def all_of(self, op: str) -> list[Any]:
+        """Every message of one op that has come, in order."""
+        with self._lock:
+            return [message for name, message in self.received if name == op]
+
+    def workers(self) -> list[Peer]:
+        with self._lock:
+            return [peer for peer in self.peers if peer.hello is not None]
+
+    def kill(self, counter: int, reason: str, *, grace_s: float) -> None:
+        """Have the supervisor end an attempt."""
+        message = work.Kill(self.holders[counter], [self._epoch, counter], reason, round(grace_s * 1000))
+        with self._lock:
+            for peer in self.peers:
+                if peer.pool is not None:
+                    peer.send(work.OPS[work.Kill][0], 0, message)
+
+    # --- the other side ----------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            peer = Peer(sock)
+            with self._lock:
+                self.peers.append(peer)
+            threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
+
+    def _serve(self, peer: Peer) -> None:
+        reader = FrameReader()
+        while True:
+            try:
+                data = peer.socket.recv(limits.READ_BYTES)
+            except OSError:
+                data = b""
+            if not data:
+                break
+            reader.feed(data)
+            while (body := reader.next_frame()) is not None:
+                fields = codec.decode(body)
+                op = ops.BY_NUMBER[fields[0]]
+                with self._lock:
+                    self._take(peer, op.name, fields[1], ops.build(op, fields[2:]))
+        with self._lock:
+            peer.socket.close()
+            if peer in self.peers:
+                self.peers.remove(peer)
+
+    def _take(self, peer: Peer, op: str, number: int, message: Any) -> None:
+        self.received.append((op, message))
+        if op in ("ack", "nack", "release"):
+            self.answers.setdefault(message.token[1], []).append((op, message))
+        if self.withhold(op):
+            return
+        peer.send(messages.ANSWER, number, self._answer(peer, op, message))
+        self._hand_out()
+
+    def _answer(self, peer: Peer, op: str, message: Any) -> Any:
+        if op == "hello":
+            peer.hello = message
+        elif op == "pool":
+            peer.pool = message
+        elif op == "heartbeat":
+            return work.Wishes()
+        else:
+            peer.job = None
+            return messages.Done()
+        return messages.Welcome(1, self._epoch, self.heartbeat_ms, 1, 1, 1)
+
+    def _hand_out(self) -> None:
+        for peer in self.peers:
+            if self._jobs and peer.hello is not None and peer.job is None and not _holds(peer.hello):
+                job = peer.job = self._jobs.popleft()
+                self.holders[job.token[1]] = peer.nonce
+                peer.send(work.OPS[work.Job][0], 0, job)
+
+
+def _holds(hello: messages.Hello) -> bool:
+    return any(phase == "running" for _, _, phase in hello.held)
+
+
+def _shut(sock: socket.socket) -> None:
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return

@@ -1,0 +1,105 @@
+"""A disk that fails when told to: a layer over SQLite's own file access.
+
+`Disk.fail(...)` arms one fault; the calls of each operation are counted from there. It also records
+what was asked of it, so that a test can say "synced before" and mean it.
+"""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import apsw
+
+_RESULTS = {
+    "write": apsw.SQLITE_IOERR_WRITE,
+    "sync": apsw.SQLITE_IOERR_FSYNC,
+    "truncate": apsw.SQLITE_IOERR_TRUNCATE,
+    "read": apsw.SQLITE_IOERR_READ,
+    "size": apsw.SQLITE_IOERR_FSTAT,
+}
+OPERATIONS = tuple(_RESULTS)
+
+_names = count(1)
+
+
+class Disk(apsw.VFS):
+    """A file system by itself: pass `name` as the journal's `vfs`."""
+
+    def __init__(self) -> None:
+        self.name = f"faulty-{next(_names)}"
+        super().__init__(self.name, "")
+        self.calls: list[tuple[str, str]] = []
+        self._failing: tuple[str, int] | None = None
+        self._left = 0
+        self._for_ever = False
+        self.failures = 0
+
+    def fail(self, operation: str, nth: int = 1, *, system_errno: int = errno.EIO, for_ever: bool = False) -> None:
+        """Let the nth call from now fail; `for_ever`: and all after it."""
+        self._failing = (operation, system_errno)
+        self._left = nth
+        self._for_ever = for_ever
+
+    def heal(self) -> None:
+        self._failing = None
+
+    def called(self, operation: str, suffix: str) -> None:
+        """Note a call, and raise if it is the one to fail."""
+        self.calls.append((operation, suffix))
+        if self._failing is None or self._failing[0] != operation:
+            return
+        self._left -= 1
+        if self._left == 0 or (self._for_ever and self._left < 0):
+            self.failures += 1
+            raise self._error(operation)
+
+    def _error(self, operation: str) -> apsw.Error:
+        error = apsw.IOError(f"{operation} fails as told")
+        error.extendedresult = _RESULTS[operation]
+        return error
+
+    def xGetLastError(self) -> tuple[int, str]:
+        return (self._failing[1] if self._failing else 0), ""
+
+    def xOpen(self, name: Any, flags: list[int]) -> "File":
+        return File(self, name, flags)
+
+
+class File(apsw.VFSFile):
+    def __init__(self, disk: Disk, name: Any, flags: list[int]) -> None:
+        self._disk = disk
+        filename = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
+        self._suffix = "wal" if filename.endswith("-wal") else "db"
+        super().__init__("", name, flags)
+
+    def xWrite(self, data: Any, offset: int) -> None:
+        self._disk.called("write", self._suffix)
+        super().xWrite(data, offset)
+
+    def xSync(self, flags: int) -> None:
+        self._disk.called("sync", self._suffix)
+        super().xSync(flags)
+
+    def xTruncate(self, newsize: int) -> None:
+        self._disk.called("truncate", self._suffix)
+        super().xTruncate(newsize)
+
+    def xRead(self, amount: int, offset: int) -> bytes:
+        self._disk.called("read", self._suffix)
+        return super().xRead(amount, offset)
+
+    def xFileSize(self) -> int:
+        self._disk.called("size", self._suffix)
+        return super().xFileSize()
+
+
+@contextmanager
+def faulty_disk() -> Iterator[Disk]:
+    """A disk for one test."""
+    disk = Disk()
+    try:
+        yield disk
+    finally:
+        disk.unregister()

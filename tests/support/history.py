@@ -1,0 +1,175 @@
+"""What really happened in a run, told from outside: the material of the oracle.
+
+Nobody asks the broker for any of it. Requests and answers are noted where a peer sends or gets them,
+deliveries where they leave the broker, handlers where they start and stop. Records are in the order
+in which they happened.
+"""
+
+import hashlib
+from collections import deque
+from typing import Any, NamedTuple
+
+Key = tuple[int, int]
+"""A token."""
+
+
+class Enqueued(NamedTuple):
+    """A client got an answer to an enqueue: `number` when it was stored, else the `code` of the refusal."""
+
+    at_ms: int
+    id: str
+    body: tuple[Any, ...]
+    fresh: bool
+    number: int | None
+    code: str = ""
+
+
+class Pushed(NamedTuple):
+    """A job left the broker for a worker."""
+
+    at_ms: int
+    job_id: str
+    token: Key
+    worker: str
+    attempt: int
+
+
+class Started(NamedTuple):
+    """A handler began. `supervised`: somebody kills, reaps and sweeps for its worker."""
+
+    at_ms: int
+    job_id: str
+    token: Key
+    worker: str
+    supervised: bool
+
+
+class Stopped(NamedTuple):
+    """Nothing of an attempt runs any more: its handler returned, or its process tree is gone."""
+
+    at_ms: int
+    token: Key
+
+
+class Reached(NamedTuple):
+    """A worker's ack, nack or release came to the broker."""
+
+    at_ms: int
+    worker: str
+    token: Key
+    op: str
+
+
+class Confirmed(NamedTuple):
+    """A worker got `done` for its ack, nack or release."""
+
+    at_ms: int
+    worker: str
+    token: Key
+    op: str
+
+
+class Died(NamedTuple):
+    """A worker's process ended."""
+
+    at_ms: int
+    worker: str
+
+
+class Silent(NamedTuple):
+    """A worker cannot be heard from now on: stopped, or without a connection."""
+
+    at_ms: int
+    worker: str
+
+
+class Heard(NamedTuple):
+    """It can again."""
+
+    at_ms: int
+    worker: str
+
+
+class Kicked(NamedTuple):
+    """A person revived dead jobs: one by its id, or those of a queue (None)."""
+
+    at_ms: int
+    job_id: str | None
+
+
+class Dropped(NamedTuple):
+    """A person deleted finished jobs: one by its id, or the dead of a queue (None)."""
+
+    at_ms: int
+    job_id: str | None
+
+
+class Crashed(NamedTuple):
+    """The broker died."""
+
+    at_ms: int
+
+
+class Row(NamedTuple):
+    """One job at the end, as the journal has it, with the limits that held for it."""
+
+    id: str
+    number: int
+    queue: str
+    state: str
+    charged: int
+    crashes: int
+    attempts_max: int
+    crashes_max: int
+
+
+class Ended(NamedTuple):
+    """The end of the run: every row of the journal, and what the broker counts by (queue, state)."""
+
+    at_ms: int
+    rows: tuple[Row, ...]
+    counts: dict[tuple[str, str], int]
+
+
+Record = (
+    Enqueued
+    | Pushed
+    | Started
+    | Stopped
+    | Reached
+    | Confirmed
+    | Died
+    | Silent
+    | Heard
+    | Kicked
+    | Dropped
+    | Crashed
+    | Ended
+)
+
+LAST_SHOWN = 30
+
+
+class History:
+    """The records of a run, and a running hash of everything that was noted."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.last: deque[str] = deque(maxlen=LAST_SHOWN)
+        self._hash = hashlib.sha256()
+
+    def add(self, record: Record) -> None:
+        """One thing that happened."""
+        self.records.append(record)
+        self.note(record.at_ms, repr(record))
+
+    def note(self, at_ms: int, text: str) -> None:
+        """A line for people and for the hash; the oracle does not read it."""
+        line = f"{at_ms:>8} {text}"
+        self.last.append(line)
+        self._hash.update(line.encode())
+
+    @property
+    def trace_hash(self) -> str:
+        """The same for two runs only if they did the same."""
+        return self._hash.hexdigest()

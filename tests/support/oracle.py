@@ -1,0 +1,208 @@
+"""The oracle: did a run keep what stoker promises? A pure function over its history.
+
+It knows nothing of the core. It looks at what peers saw and what really ran, and says of each
+promise where it was broken; an empty list means that it could find nothing. It is itself held to
+hand-made bad histories, one for each promise (`tests/simulation/test_oracle.py`).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from stoker.proto.model import FINAL_STATES
+
+from . import history as h
+
+FINAL = frozenset(str(state) for state in FINAL_STATES)
+
+
+def violations(records: Sequence[h.Record]) -> list[str]:
+    """Every broken promise, in words."""
+    checks = (
+        acknowledged_jobs_exist,
+        acknowledged_completions_stay,
+        tokens_grow,
+        stale_tokens_change_nothing,
+        counts_add_up,
+        limits_hold,
+        second_deliveries_have_a_reason,
+        same_id_is_same_job,
+        nothing_runs_twice_at_once,
+    )
+    return [f"{check.__name__}: {text}" for check in checks for text in check(records)]
+
+
+def second_deliveries(records: Sequence[h.Record]) -> list[str]:
+    """Jobs that were delivered more than once; a run without faults must have none."""
+    return [job_id for job_id, pushes in _pushes(records).items() if len(pushes) > 1]
+
+
+def _pushes(records: Sequence[h.Record]) -> dict[str, list[tuple[int, h.Pushed]]]:
+    """Job id to its deliveries, each with its place in the history."""
+    pushes: defaultdict[str, list[tuple[int, h.Pushed]]] = defaultdict(list)
+    for place, record in enumerate(records):
+        if isinstance(record, h.Pushed):
+            pushes[record.job_id].append((place, record))
+    return pushes
+
+
+def _job_of(records: Sequence[h.Record]) -> dict[h.Key, str]:
+    return {record.token: record.job_id for record in records if isinstance(record, h.Pushed)}
+
+
+def acknowledged_jobs_exist(records: Sequence[h.Record]) -> Iterator[str]:
+    """An enqueue that was answered is there at the end, finished, unless a person dropped it."""
+    stored = {record.id: record.number for record in records if _is_stored(record)}
+    dropped = {record.job_id for record in records if isinstance(record, h.Dropped)}
+    for ended in (record for record in records if isinstance(record, h.Ended)):
+        rows = {row.id: row for row in ended.rows}
+        for id, number in stored.items():
+            if id not in rows:
+                if id not in dropped and None not in dropped:
+                    yield f"job {id} was acknowledged and is gone"
+            elif rows[id].number != number:
+                yield f"job {id} was acknowledged as number {number} and is number {rows[id].number}"
+        yield from (f"job {row.id} is still {row.state}" for row in ended.rows if row.state not in FINAL)
+
+
+def _is_stored(record: h.Record) -> bool:
+    return isinstance(record, h.Enqueued) and record.number is not None
+
+
+def acknowledged_completions_stay(records: Sequence[h.Record]) -> Iterator[str]:
+    """A job whose ack was confirmed is never delivered again, and is done."""
+    job_of = _job_of(records)
+    done: set[str] = set()
+    for record in records:
+        if isinstance(record, h.Confirmed) and record.op == "ack" and record.token in job_of:
+            done.add(job_of[record.token])
+        elif isinstance(record, h.Pushed) and record.job_id in done:
+            yield f"job {record.job_id} was delivered again ({record.token}) after its ack was confirmed"
+        elif isinstance(record, h.Ended):
+            yield from (
+                f"job {row.id} is {row.state} although its ack was confirmed"
+                for row in record.rows
+                if row.id in done and row.state != "done"
+            )
+
+
+def tokens_grow(records: Sequence[h.Record]) -> Iterator[str]:
+    """Tokens strictly increase per job, also across restarts, and no two deliveries share one."""
+    owners: dict[h.Key, str] = {}
+    for job_id, pushes in _pushes(records).items():
+        last: h.Key = (0, 0)
+        for _, push in pushes:
+            if push.token <= last:
+                yield f"job {job_id} got token {push.token} after {last}"
+            if owners.setdefault(push.token, job_id) != job_id:
+                yield f"token {push.token} was given for {owners[push.token]} and for {job_id}"
+            last = push.token
+
+
+def stale_tokens_change_nothing(records: Sequence[h.Record]) -> Iterator[str]:
+    """`done` for an op of an old token only if that op had come before the newer delivery left.
+
+    It also has to come from the worker that the token was given to.
+    """
+    job_of: dict[h.Key, str] = {}
+    worker_of: dict[h.Key, str] = {}
+    newest: dict[str, h.Key] = {}
+    in_time: set[tuple[str, h.Key, str]] = set()
+    for record in records:
+        if isinstance(record, h.Pushed):
+            job_of[record.token], worker_of[record.token] = record.job_id, record.worker
+            newest[record.job_id] = record.token
+        elif isinstance(record, h.Reached) and newest.get(job_of.get(record.token, "")) == record.token:
+            in_time.add((record.worker, record.token, record.op))
+        elif isinstance(record, h.Confirmed) and record.token in job_of:
+            if (record.worker, record.token, record.op) not in in_time:
+                yield f"{record.op} of the stale token {record.token} was accepted"
+            if worker_of[record.token] != record.worker:
+                yield f"{record.op} of {record.token} was accepted from {record.worker}, not its holder"
+
+
+def counts_add_up(records: Sequence[h.Record]) -> Iterator[str]:
+    """Each job has one row in one state, and the broker counts what is there."""
+    for ended in (record for record in records if isinstance(record, h.Ended)):
+        counts: defaultdict[tuple[str, str], int] = defaultdict(int)
+        ids: set[str] = set()
+        for row in ended.rows:
+            counts[row.queue, row.state] += 1
+            if row.id in ids:
+                yield f"job {row.id} has two rows"
+            ids.add(row.id)
+        for place in sorted(counts.keys() | ended.counts.keys()):
+            said = ended.counts.get(place, 0)
+            if said != counts.get(place, 0):
+                yield f"{place}: the broker counts {said}, the journal has {counts.get(place, 0)}"
+
+
+def limits_hold(records: Sequence[h.Record]) -> Iterator[str]:
+    """Attempts charged and crashes never exceed their limits."""
+    for ended in (record for record in records if isinstance(record, h.Ended)):
+        for row in ended.rows:
+            if row.charged > row.attempts_max:
+                yield f"job {row.id} was charged {row.charged} attempts of {row.attempts_max}"
+            if row.crashes > row.crashes_max:
+                yield f"job {row.id} crashed {row.crashes} times of {row.crashes_max}"
+
+
+def second_deliveries_have_a_reason(records: Sequence[h.Record]) -> Iterator[str]:
+    """Between two deliveries of a job lies an end of the first: so there is one live lease at most."""
+    for job_id, pushes in _pushes(records).items():
+        for (place, first), (until, second) in zip(pushes, pushes[1:], strict=False):
+            if not _has_ended(records, first, place, until):
+                yield f"job {job_id}: no reason for {second.token} at {second.at_ms} ms after {first.token}"
+
+
+def _has_ended(records: Sequence[h.Record], push: h.Pushed, place: int, until: int) -> bool:
+    """Whether something ended an attempt between its delivery and the next one of its job."""
+    if _was_silent(records, push.worker, place):
+        return True
+    for record in records[place:until]:
+        if isinstance(record, h.Reached) and record.token == push.token and record.op != "ack":
+            return True
+        if isinstance(record, h.Died | h.Silent) and record.worker == push.worker:
+            return True
+    return False
+
+
+def _was_silent(records: Sequence[h.Record], worker: str, place: int) -> bool:
+    """Whether a worker was out of touch, or dead, when something was sent to it."""
+    for record in reversed(records[:place]):
+        if isinstance(record, h.Silent | h.Died) and record.worker == worker:
+            return True
+        if isinstance(record, h.Heard) and record.worker == worker:
+            return False
+    return False
+
+
+def same_id_is_same_job(records: Sequence[h.Record]) -> Iterator[str]:
+    """Same id and body: the same answer. Another body: a conflict, and never for the right one."""
+    first: dict[str, h.Enqueued] = {}
+    for record in records:
+        if not isinstance(record, h.Enqueued):
+            continue
+        known = first.get(record.id)
+        if record.number is not None:
+            known = first.setdefault(record.id, record)
+            if record.body != known.body:
+                yield f"job {record.id} was accepted with two bodies"
+            elif record.number != known.number:
+                yield f"job {record.id} was answered as number {known.number} and as {record.number}"
+        elif record.code == "conflict" and not record.fresh and known and record.body == known.body:
+            yield f"job {record.id} conflicts with itself"
+
+
+def nothing_runs_twice_at_once(records: Sequence[h.Record]) -> Iterator[str]:
+    """No handler of a job starts while one under a supervisor still runs."""
+    running: dict[str, h.Key] = {}
+    job_of: dict[h.Key, str] = {}
+    for record in records:
+        if isinstance(record, h.Started):
+            if record.job_id in running:
+                yield f"job {record.job_id} was started ({record.token}) while {running[record.job_id]} ran"
+            if record.supervised:
+                running[record.job_id] = record.token
+                job_of[record.token] = record.job_id
+        elif isinstance(record, h.Stopped) and running.get(job_of.get(record.token, "")) == record.token:
+            del running[job_of[record.token]]

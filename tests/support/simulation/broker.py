@@ -1,0 +1,68 @@
+"""The simulated broker over all its lives: it crashes, starts again, and finds who died meanwhile."""
+
+from collections.abc import Callable
+
+from stoker.broker.core import events as ev
+from stoker.broker.core.rules import Rules
+from stoker.broker.memory import MemoryJournal
+
+from .. import history as h
+from .host import Host, Process
+from .life import Life, Parts
+from .wire import Peer, Wire
+
+START_MS_MIN, START_MS_MAX = 5, 3000
+
+WATCH_MS = 200
+"""How long after a death the broker sees that an absent owner is dead."""
+
+
+class SimBroker:
+    """Lives on one journal, one after the other."""
+
+    def __init__(self, host: Host, rules: Rules, parts: Parts) -> None:
+        self._host = host
+        self._rules = rules
+        self._parts = parts
+        self.journal = MemoryJournal()
+        self._processes: dict[str, Process] = {}
+        """Workers by identity text, living or dead: what /proc would say."""
+        self.life: Life | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Begin a life on what was committed."""
+        self.life = Life(self._host, self.journal, self._rules, self._parts, self.crash)
+        self._host.note("broker started")
+        for identity in self.life.core.absent_owners():
+            process = self._processes[identity]
+            if not process.alive:
+                self._say_gone(identity)
+
+    def crash(self) -> None:
+        """End this life at once. Another one begins after a while."""
+        if self.life is not None:
+            self.life.end()
+            self.life = None
+            self._host.history.add(h.Crashed(self._host.now_ms))
+            self.journal = self.journal.crash()
+            self._host.heap.after(self._host.heap.between(START_MS_MIN, START_MS_MAX), self.start)
+
+    def knows(self, identity: str, process: Process) -> None:
+        """A worker process exists: if it dies while no connection tells of it, that is seen too."""
+        self._processes[identity] = process
+        process.on_death(lambda: self._host.heap.after(WATCH_MS, lambda: self._say_gone(identity)))
+
+    def _say_gone(self, identity: str) -> None:
+        life = self.life
+        if life is not None and identity in life.core.absent_owners():
+            life.step(ev.OwnerGone(identity))
+
+    def accept(self, peer: Peer, *, is_text: bool = False) -> Wire | None:
+        """A connection for a peer; None while nobody listens."""
+        return None if self.life is None else self.life.accept(peer, is_text)
+
+    def when_up(self, action: Callable[[Life], None]) -> None:
+        """Do something to the present life, if there is one."""
+        if self.life is not None:
+            action(self.life)
