@@ -8,6 +8,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# Tests and demo start many processes; without compiled modules each would compile all of stoker anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The oldest supported release first: what works there works on the later ones.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -25,6 +28,7 @@ PYTEST := $(BIN)/python -m pytest --session-timeout=$(SESSION_S)
 CHECKED := src tests examples benchmarks
 SEED ?=
 SEED_OPTION := $(if $(SEED),--seed $(SEED))
+ROUNDS ?= 200
 VERSIONS := 3.12 3.13
 
 .PHONY: help
@@ -63,6 +67,10 @@ fast: $(STAMP) ## the tests without real processes
 .PHONY: slow
 slow: $(STAMP) ## only the tests with real processes, real kills and real waits
 	$(PYTEST) -m slow $(SEED_OPTION)
+
+.PHONY: rounds
+rounds: $(STAMP) ## the random kills, ROUNDS=200 times each
+	$(BIN)/python -m pytest tests/integration -m slow --timeout=3600 --rounds $(ROUNDS) $(SEED_OPTION)
 
 .PHONY: sim
 sim: $(STAMP) ## the seeded simulation; SEED=n replays a run

@@ -12,11 +12,12 @@ from .committer import Committer
 from .core.events import Now, OwnerGone, PruneFound, StorageChanged
 from .core.step import Core
 from .journal import Journal, JournalFullError
+from .log import Log
 from .notify import Notifier
 from .owners import Owners
 from .questions import Questions
 from .storage import Storage, Survey
-from .thread import JournalThread
+from .thread import LoopRunner
 
 T = TypeVar("T")
 
@@ -41,12 +42,13 @@ class Chores:
         self,
         core: Core,
         step: Callable[[OwnerGone | PruneFound | StorageChanged], None],
-        runner: JournalThread,
+        runner: LoopRunner,
         committer: Committer,
         questions: Questions,
         storage: Storage,
         owners: Owners,
         notifier: Notifier,
+        log: Log,
         failed: Callable[[BaseException], None],
     ) -> None:
         self._core = core
@@ -57,6 +59,7 @@ class Chores:
         self._storage = storage
         self._owners = owners
         self._notifier = notifier
+        self._log = log
         self._failed = failed
         self._now = Now(0, 0, 0)
         self._due: dict[Callable[[], int], int] = {
@@ -138,8 +141,10 @@ class Chores:
             self._visiting = False
             if error is None:
                 done(result)
-            elif not isinstance(error, JournalFullError):
-                # A chore that does not fit on the disk is done when there is room.
+            elif isinstance(error, JournalFullError | OSError):
+                # No room on the disk, or no descriptor left: the chore comes round again.
+                self._log.event("chore_put_off", burst=1, error=error)
+            else:
                 self._failed(error)
 
         self._runner.submit(work, came_back)

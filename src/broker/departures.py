@@ -11,6 +11,7 @@ from typing import Any
 from ..proto import limits
 from ..proto.model import Role
 from .core.events import Disconnected, Event, PeerExited
+from .log import Log
 from .peer import Peer
 
 VERDICT_MS = 50
@@ -20,8 +21,9 @@ VERDICT_MS = 50
 class Departures:
     """Peers between the end of their connection and the verdict."""
 
-    def __init__(self, step: Callable[[Event], None]) -> None:
+    def __init__(self, step: Callable[[Event], None], log: Log) -> None:
         self._step = step
+        self._log = log
         self._waiting: dict[int, tuple[Peer, int]] = {}
 
     def __contains__(self, id: int) -> bool:
@@ -72,6 +74,9 @@ class Departures:
         return max(next(iter(self._waiting.values()))[1] - now_ms, 0)
 
     def _tell(self, peer: Peer) -> None:
+        if peer.key is not None:
+            pid = peer.credentials.pid
+            self._log.event("disconnected", pid=pid, died=peer.exited, reason=peer.reason)
         if peer.introduced:
             if peer.exited:
                 self._step(PeerExited(peer.id))

@@ -50,7 +50,7 @@ from .poller import IN, Poller
 from .questions import Questions
 from .snapshots import Snapshots
 from .storage import Storage
-from .thread import HANDOVER_S, JournalThread
+from .thread import HANDOVER_S, LoopRunner
 
 STALL_MS = 100
 """Later than this, the loop did not run when it should have: shorter than any sensible lease."""
@@ -59,6 +59,10 @@ STALL_ROUNDS_MAX = 256
 """Rounds that read what waited during a stall, at most."""
 
 TICK_MS = limits.SECOND_MS
+
+VISITS_MAX = 4
+"""Visits to the journal that one round waits for: a look-up, the commit of what it led to, and the same
+for a text peer's next line."""
 
 FINISH_MS = 1000
 """After an error of a peer, or at the end of the broker: how long what is unanswered may still take."""
@@ -70,7 +74,7 @@ class Driver:
     def __init__(
         self,
         core: Core,
-        runner: JournalThread,
+        runner: LoopRunner,
         storage: Storage,
         *,
         clock: Clock,
@@ -92,7 +96,7 @@ class Driver:
         self.questions = Questions(core, self.committer, self._perform)
         self.deadlines = Deadlines()
         self._snapshots = Snapshots(snapshots, self.committer, runner, self.commit_failed)
-        self._departures = Departures(self.step)
+        self._departures = Departures(self.step, log)
         self._listener: Listener | None = None
         self._peers: dict[int, Peer] = {}
         self._named: dict[tuple[Any, ...], Peer] = {}
@@ -104,7 +108,7 @@ class Driver:
         self._scope = trio.CancelScope()
         self.now = clock()
         self._awake_by_ms = self.now.mono_ms
-        self._waited_for = 0
+        self._waited_for: int = 0
         self._stop_wanted = False
         self._stop_by_ms: int | None = None
         self._chores: Callable[[Now], int] = lambda _: limits.WALL_RECHECK_MS
@@ -184,15 +188,18 @@ class Driver:
     def _settle(self) -> None:
         """Hand over what was decided, and bring out what is stored."""
         self._hand_over()
-        if self._runner.submitted != self._waited_for:
-            self._waited_for = self._runner.submitted
-            self._runner.wait(HANDOVER_S)
-            self.now = self._clock()
-        self._runner.collect()
-        resumed, self._resumed = self._resumed, []
-        for peer in resumed:
-            self._process(peer)
-        self._hand_over()
+        for _ in range(VISITS_MAX):
+            if self._runner.submitted != self._waited_for:
+                self._waited_for = self._runner.submitted
+                self._runner.wait(HANDOVER_S)
+                self.now = self._clock()
+            self._runner.collect()
+            resumed, self._resumed = self._resumed, []
+            for peer in resumed:
+                self._process(peer)
+            self._hand_over()
+            if self._runner.submitted == self._waited_for:
+                return
 
     def _hand_over(self) -> None:
         self.questions.ask()
@@ -420,10 +427,8 @@ class Driver:
             return
         if self._listener is not None:
             self._listener.left(peer)
-        if peer.key is not None:
-            self._log.event("disconnected", pid=peer.credentials.pid, died=peer.exited, reason=peer.reason)
-            if self._named.get(peer.key) is peer:
-                del self._named[peer.key]
+        if peer.key is not None and self._named.get(peer.key) is peer:
+            del self._named[peer.key]
         self._departures.add(peer, self.now.mono_ms)
 
     # --- storage ---------------------------------------------------------------------------------------

@@ -52,9 +52,7 @@ def prepare_directory(path: str, *, uid: int) -> str:
     if os.path.islink(path):
         raise DirectoryUnsafeError(path, "is a symbolic link; name the directory it points to")
     try:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
-        with suppress(FileExistsError):
-            os.mkdir(path, 0o700)
+        _make(os.path.abspath(path))
         status = os.lstat(path)
     except OSError as error:
         raise DirectoryUnusableError(
@@ -71,6 +69,14 @@ def prepare_directory(path: str, *, uid: int) -> str:
             path, f"is on a network file system ({kind}); use a local disk with --data"
         )
     return real
+
+
+def _make(path: str) -> None:
+    # Not `makedirs`, which leaves the mode of what is above to the umask.
+    for each in (*map(str, reversed(PurePath(path).parents)), path):
+        if not os.path.lexists(each):
+            with suppress(FileExistsError):
+                os.mkdir(each, 0o700)
 
 
 def _check_directory(path: str, status: os.stat_result, uid: int) -> None:

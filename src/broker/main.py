@@ -18,8 +18,9 @@ import os
 import random
 import resource
 import signal
+import traceback
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import trio
 
@@ -64,6 +65,11 @@ def main(settings: BrokerSettings, *, log: Log | None = None) -> int:
         return _refused(error, log)
     except (JournalBrokenError, JournalFullError) as error:
         return _broke(error, settings.data, log)
+    except Exception as error:  # noqa: BLE001  a fault of the broker itself: its exit code says so
+        # What is on disk is sound: it was written by rules that had not failed yet.
+        log.event("internal_error", error=repr(error))
+        traceback.print_exc()
+        return Exit.FAILURE
     return Exit.OK
 
 
@@ -162,6 +168,7 @@ def _serve(
         storage,
         Owners(),
         notifier,
+        log,
         driver.commit_failed,
     )
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -181,20 +188,20 @@ def _serve(
 async def _run_until_stopped(driver: Driver, thread: JournalThread, notifier: Notifier, log: Log) -> None:
     instrument = YieldToJournal(thread)
     trio.lowlevel.add_instrument(instrument)
+    failure: Exception | None = None
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(_stop_on_signal, driver, notifier, log)
-            await driver.run()
+            try:
+                await driver.run()
+            except (JournalBrokenError, JournalFullError) as error:
+                # Taken out of the nursery by hand, which would wrap it.
+                failure = error
             nursery.cancel_scope.cancel()
-    except* (JournalBrokenError, JournalFullError) as group:
-        raise _first(group) from None
     finally:
         trio.lowlevel.remove_instrument(instrument)
-
-
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    if failure is not None:
+        raise failure
 
 
 async def _stop_on_signal(

@@ -55,6 +55,7 @@ class Peer:
         "_outgoing",
         "_outgoing_bytes",
         "_poller",
+        "_socket",
         "_unsent",
         "broken",
         "connection",
@@ -71,7 +72,6 @@ class Peer:
         "pidfd",
         "queued",
         "reason",
-        "socket",
         "unanswered",
     )
 
@@ -86,7 +86,7 @@ class Peer:
         on_input: "Callable[[Peer], None]",
     ) -> None:
         self.id = id
-        self.socket = connected
+        self._socket = connected
         self.pidfd = pidfd
         self.credentials = credentials
         self.connection = Connection(roles)
@@ -118,7 +118,7 @@ class Peer:
 
     def watch(self) -> None:
         """Begin: be told of input and of the end of the process."""
-        self._poller.add(self.socket.fileno(), self._interest, self.ready)
+        self._poller.add(self._socket.fileno(), self._interest, self.ready)
         if self.pidfd is not None:
             self._poller.add(self.pidfd, IN, self.process_ended)
 
@@ -131,7 +131,7 @@ class Peer:
         if flags & (HANGUP | ERROR):
             self.drain()
             self.gone = True
-            self._poller.remove(self.socket.fileno())
+            self._poller.remove(self._socket.fileno())
             self.on_input(self)
         elif flags & IN and not self.holds:
             self._read()
@@ -156,7 +156,7 @@ class Peer:
         if self.holds & HOLD_OVER:
             return False
         try:
-            data = self.socket.recv(limits.READ_BYTES, socket.MSG_DONTWAIT)
+            data = self._socket.recv(limits.READ_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError:
@@ -183,7 +183,7 @@ class Peer:
     def _update_interest(self) -> None:
         interest = (0 if self.holds else IN) | (OUT if self._unsent else 0)
         if interest != self._interest and not self.gone:
-            self._poller.change(self.socket.fileno(), interest)
+            self._poller.change(self._socket.fileno(), interest)
         self._interest = interest
 
     # --- out -----------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class Peer:
 
     def _sent_of(self, data: bytes) -> int:
         try:
-            return self.socket.send(data, _DONT_WAIT)
+            return self._socket.send(data, _DONT_WAIT)
         except BlockingIOError:
             return 0
         except OSError:
@@ -236,10 +236,10 @@ class Peer:
 
     def close_socket(self) -> None:
         """Close the connection; the process stays watched."""
-        if self.socket.fileno() >= 0:
-            self._poller.remove(self.socket.fileno())
+        if self._socket.fileno() >= 0:
+            self._poller.remove(self._socket.fileno())
             self.gone = True
-            self.socket.close()
+            self._socket.close()
 
     def close(self) -> None:
         """Close everything."""

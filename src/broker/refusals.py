@@ -11,7 +11,7 @@ the path and says what to do. Nothing that is refused here is repaired, changed 
       JournalForeignError       DATA_REFUSED   not a journal of stoker
       JournalNewerError         DATA_REFUSED   written by a later release
       JournalEmptyError         DATA_REFUSED   zero bytes: what was in it is lost
-      JournalOrphanedError      DATA_REFUSED   the log of a journal without the journal
+      JournalOrphanedError      DATA_REFUSED   a log without the journal it belongs to
       JournalCorruptError       DATA_REFUSED   damaged; also raised while running
       JournalUnusableError      CANNOT_CREATE  cannot be opened or made: permission, owner, mode
       LibraryTooOldError        CONFIG         SQLite or msgpack with a known fault

@@ -43,6 +43,23 @@ class JournalRunner(Protocol):
         ...
 
 
+class LoopRunner(JournalRunner, Protocol):
+    """A runner that a loop waits for; what the methods do is said at `JournalThread`."""
+
+    submitted: int
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    def fileno(self) -> int: ...
+
+    def wait(self, timeout_s: float) -> None: ...
+
+    def collect(self) -> None: ...
+
+    def drain_wakeup(self) -> None: ...
+
+
 class JournalThread:
     """Runs work on a journal that it opens itself, in a thread of its own."""
 

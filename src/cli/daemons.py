@@ -10,7 +10,7 @@ from ..config.exits import Exit
 from ..proto.address import AddressError, socket_path, state_directory
 from .brokerflags import broker_flags, settings
 from .escape import escape
-from .options import socket_option
+from .options import pool_options, socket_option
 from .output import say
 
 _PR_SET_PDEATHSIG = 1
@@ -47,11 +47,12 @@ def broker(data: str | None, socket: str | None, parent: int | None, **flags: An
 
 @click.command()
 @click.argument("app")
-@click.option("--workers", type=click.IntRange(1, 1024), default=os.cpu_count() or 1, show_default=True)
-@click.option("--name", help="Name of the pool in `stoker status`. Default: APP.")
+@pool_options
 @socket_option
 @_PARENT
-def pool(app: str, workers: int, name: str | None, socket: str | None, parent: int | None) -> int:
+def pool(
+    app: str, workers: int, name: str | None, drain: int | None, socket: str | None, parent: int | None
+) -> int:
     """Run workers for APP, written module:name, in the foreground. TERM drains and ends them.
 
     Exit code 69: the app does not import, or no worker ever became ready.
@@ -60,7 +61,8 @@ def pool(app: str, workers: int, name: str | None, socket: str | None, parent: i
     path = socket_path(socket, os.environ, os.getuid())
     from ..worker.main import main
 
-    return main(app, socket=path, workers=workers, name=app if name is None else name)
+    given = {} if drain is None else {"drain_ms": drain}
+    return main(app, socket=path, workers=workers, name=app if name is None else name, **given)
 
 
 @click.command()

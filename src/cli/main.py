@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from .. import __version__
 from ..proto.address import AddressError
 from ..proto.errors import StokerError
 from .output import OutputClosed, flush, say
@@ -71,9 +72,7 @@ class Commands(click.Group):
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
-        from importlib.metadata import version
-
-        click.echo(f"stoker {version('stoker')}")
+        click.echo(f"stoker {__version__}")
         ctx.exit()
 
 

@@ -1,14 +1,19 @@
 """Options that several commands share, and the types of their values."""
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from ..config.durations import parse_duration
+from ..proto import limits
 
 if TYPE_CHECKING:
     from ..client.sync import Client
+
+TIMEOUT_S = 30.0
+"""The longest a command waits for an answer that should come at once."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,6 +66,15 @@ _SOCKET = click.option(
     metavar="PATH",
     help="The broker's socket. Default: STOKER_SOCKET, or where this user's broker listens.",
 )
+_WORKERS = click.option(
+    "--workers",
+    type=click.IntRange(1, limits.LIST_ITEMS_MAX),
+    default=os.cpu_count() or 1,
+    show_default="the number of processors",
+    help="Processes that run jobs, one at a time each.",
+)
+_NAME = click.option("--name", help="Name of the pool in `stoker status`. Default: APP.")
+_DRAIN = duration_option("--drain", "How long running jobs may go on after TERM.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 
 
@@ -74,11 +88,18 @@ def json_option(command: F) -> F:
     return _JSON(command)
 
 
+def pool_options(command: F) -> F:
+    """`--workers`, `--name` and `--drain` of a pool."""
+    for option in (_DRAIN, _NAME, _WORKERS):
+        command = option(command)
+    return command
+
+
 def open_client(socket: str | None) -> "Client":
     """A client; it connects when it is used."""
     from ..client.sync import Client
 
-    return Client(socket)
+    return Client(socket, timeout_s=TIMEOUT_S)
 
 
 def seconds(duration_ms: int | None) -> float | None:

@@ -1,12 +1,15 @@
 """What commands print: data to stdout, talk to stderr, maps as JSON, rows as aligned columns.
 
-Callers escape what is foreign; JSON is pure ASCII, so it needs no more. A reader that went away
+Columns are escaped here and JSON is pure ASCII; whoever puts another line escapes what is foreign in
+it. A reader that went away
 (`stoker jobs | head`) is OutputClosed, which ends the command quietly.
 """
 
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from .escape import escape
 
 
 class OutputClosed(Exception):
@@ -57,12 +60,13 @@ def json_text(value: Any) -> str:
 
 
 def table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()
+    heads: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[str] = frozenset()
 ) -> list[str]:
-    """Aligned columns under their heads; those in `right` are aligned to the right."""
-    widths = [max(len(row[at]) for row in [heads, *rows]) for at in range(len(heads))]
+    """Aligned columns under their heads, every cell escaped; those in `right` are aligned to the right."""
+    safe = [[escape(cell) for cell in row] for row in (heads, *rows)]
+    widths = [max(map(len, column)) for column in zip(*safe, strict=True)]
     lines: list[str] = []
-    for row in [heads, *rows]:
+    for row in safe:
         cells = [
             cell.rjust(width) if head in right else cell.ljust(width)
             for head, cell, width in zip(heads, row, widths, strict=True)
@@ -72,8 +76,8 @@ def table(
 
 
 def fields(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Names and values in two columns; an empty value leaves its line out."""
-    kept = [(name, value) for name, value in pairs if value]
+    """Names and escaped values in two columns; an empty value leaves its line out."""
+    kept = [(escape(name), escape(value)) for name, value in pairs if value]
     width = max((len(name) for name, _ in kept), default=0)
     return [f"{name.ljust(width)}  {value}" for name, value in kept]
 

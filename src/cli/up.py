@@ -9,17 +9,24 @@ from ..config.exits import Exit
 from ..proto.address import AddressError, socket_path, state_directory
 from .brokerflags import as_arguments, broker_flags, settings
 from .escape import escape
-from .options import socket_option
+from .options import pool_options, socket_option
 from .output import say
 
 
 @click.command()
 @click.argument("app")
-@click.option("--workers", type=click.IntRange(1, 1024), default=os.cpu_count() or 1, show_default=True)
-@click.option("--name", help="Name of the pool in `stoker status`. Default: APP.")
+@pool_options
 @broker_flags
 @socket_option
-def up(app: str, workers: int, name: str | None, data: str | None, socket: str | None, **flags: Any) -> int:
+def up(
+    app: str,
+    workers: int,
+    name: str | None,
+    drain: int | None,
+    data: str | None,
+    socket: str | None,
+    **flags: Any,
+) -> int:
     """Run a broker, and a pool of workers for APP (written module:name), in the foreground.
 
     TERM or Ctrl-C: the running jobs are finished, then workers and broker end. Either is started
@@ -36,6 +43,9 @@ def up(app: str, workers: int, name: str | None, data: str | None, socket: str |
         say(f"stoker up: {escape(str(error))}")
         return Exit.CONFIG
     broker = command("broker", f"--socket={path}", f"--data={directory}", *as_arguments(flags))
-    pool = command("pool", f"--socket={path}", f"--workers={workers}", f"--name={name or app}", "--", app)
+    of_pool = [f"--socket={path}", f"--workers={workers}", f"--name={name or app}"]
+    if drain is not None:
+        of_pool.append(f"--drain={drain}ms")
+    pool = command("pool", *of_pool, "--", app)
     say(f"stoker: broker at {escape(path)}, {workers} workers for {escape(app)}; Ctrl-C ends them")
     return Keeper(Program("pool", pool), Program("broker", broker)).run()

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Sequence
 from types import FrameType
 
-from .. import JobHandle, JobNotFoundError, JobSpec
+from .. import JobHandle, JobNotFoundError, JobSpec, StokerError
 from .progress import Progress
 from .stage import Stage, StageError
 from .tasks import PLANNED_FAILURES, digest, digest_after_failures, digest_of
@@ -41,15 +41,19 @@ def standard_library() -> list[str]:
 def main(workers: int = WORKERS) -> int:
     """Run it; the exit code. The closing line is printed whenever there is something to count."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _leave)
     started = time.monotonic()
     paths = standard_library()
     verdict = Verdict(jobs=len(paths), slots=workers, planned_failures=PLANNED_FAILURES)
+    stage = Stage()
     try:
-        with Stage(workers) as stage:
-            _perform(stage, paths, verdict, workers)
+        stage.set_up(workers)
+        _perform(stage, paths, verdict)
     except StageError as error:
         verdict.problems.append(str(error))
+    finally:
+        stage.strike()
     holds = verdict.judge()
     for problem in verdict.problems:
         print(problem, file=sys.stderr)
@@ -64,10 +68,17 @@ def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _perform(stage: Stage, paths: Sequence[str], verdict: Verdict, workers: int) -> None:
+def _perform(stage: Stage, paths: Sequence[str], verdict: Verdict) -> None:
+    try:
+        _play(stage, paths, verdict)
+    except StokerError as error:
+        raise StageError(f"{error}\n{stage.last_log()}") from error
+
+
+def _play(stage: Stage, paths: Sequence[str], verdict: Verdict) -> None:
     progress = Progress(len(paths))
-    progress.say(f"{len(paths)} files, {workers} workers, broker in {stage.directory}")
-    stage.wait_ready(workers)
+    progress.say(f"{len(paths)} files, {verdict.slots} workers, broker in {stage.directory}")
+    stage.wait_ready(verdict.slots)
     specs = _specs(paths, os.path.join(stage.directory, "tally"))
     first = len(specs) * 3 // 5
     handles = stage.client.enqueue_many(specs[:first])

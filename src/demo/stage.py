@@ -15,9 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from .. import BrokerUnreachableError, Client
 
@@ -26,49 +26,55 @@ STOP_S = 10.0
 DEATH_S = 5.0
 """A SIGKILL takes effect at once; this long only where the disk holds the process."""
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class StageError(Exception):
     """The demo could not be set up or carried through; the text is for the person who ran it."""
 
 
 class Stage:
-    """Use as a context manager. `client` talks to the broker on it."""
+    """`set_up`, play, and in any case `strike`. `client` talks to the broker on it."""
 
-    def __init__(self, workers: int) -> None:
-        self.directory = tempfile.mkdtemp(prefix="stoker-demo-")  # 0700, and short enough for a socket
-        self.socket = os.path.join(self.directory, "broker.sock")
-        self._log = os.path.join(self.directory, "log")
-        self.client = Client(self.socket)
-        try:
-            self._up = self._start(workers)
-        except BaseException:
-            shutil.rmtree(self.directory, ignore_errors=True)
-            raise
+    def __init__(self) -> None:
+        self.directory = ""
+        self._up: subprocess.Popen[bytes] | None = None
 
-    def _start(self, workers: int) -> subprocess.Popen[bytes]:
-        command = [
-            *(sys.executable, "-m", "stoker.cli.main", "up", "stoker.demo.tasks:app"),
-            *("--workers", str(workers), "--socket", self.socket),
-            *("--data", os.path.join(self.directory, "data")),
-        ]
-        with open(self._log, "wb") as log:
-            # A session of its own: Ctrl-C on the terminal reaches the demo, which stops the rest in order.
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+    def set_up(self, workers: int) -> None:
+        """Make the directory and start `stoker up` in it."""
+        with signals_held():
+            self.directory = tempfile.mkdtemp(prefix="stoker-demo-")  # 0700, and short enough for a socket
+            self.socket = os.path.join(self.directory, "broker.sock")
+            self._log = os.path.join(self.directory, "log")
+            self.client = Client(self.socket)
+            command = [
+                *(sys.executable, "-m", "stoker.cli.main", "up", "stoker.demo.tasks:app"),
+                *("--workers", str(workers), "--socket", self.socket),
+                *("--data", os.path.join(self.directory, "data")),
+            ]
+            with open(self._log, "wb") as log:
+                # A session of its own: Ctrl-C on the terminal reaches the demo alone, which stops the
+                # rest in order.
+                self._up = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.strike()
+    def strike(self) -> None:
+        """End every process and remove the directory, however far the set-up came."""
+        with signals_held():
+            try:
+                if self._up is not None:
+                    self.client.close()
+                    _end(self._up)
+            finally:
+                if self.directory:
+                    shutil.rmtree(self.directory, ignore_errors=True)
 
     def wait_ready(self, workers: int) -> None:
         """Return when that many workers may take jobs; StageError with the log if they never do."""
         end = time.monotonic() + START_S
         while len(self._workers()) < workers:
+            assert self._up is not None
             if self._up.poll() is not None:
                 raise StageError(f"`stoker up` ended with {self._up.returncode}:\n{self.last_log()}")
             if time.monotonic() > end:
@@ -103,7 +109,7 @@ class Stage:
         except ProcessLookupError:
             raise StageError(f"process {pid} ended before it could be killed") from None
         try:
-            if self._up.pid not in ancestors(pid):
+            if self._up is None or self._up.pid not in ancestors(pid):
                 raise StageError(f"process {pid} is not one of the demo's; it was left alone")
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             if not select.select([pidfd], [], [], DEATH_S)[0]:
@@ -118,21 +124,29 @@ class Stage:
             lines = log.read()[-4000:].decode("utf-8", "replace").splitlines()[-15:]
         return "\n".join("  " + line.encode("ascii", "backslashreplace").decode() for line in lines)
 
-    def strike(self) -> None:
-        """End every process and remove the directory. A Ctrl-C meanwhile is not heard: this is bounded."""
-        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            self.client.close()
-            self._up.terminate()
-            try:
-                self._up.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                # Its own group, whose leader is not yet reaped, so the number is still its own.
-                os.killpg(self._up.pid, signal.SIGKILL)
-                self._up.wait()
-        finally:
-            shutil.rmtree(self.directory, ignore_errors=True)
-            signal.signal(signal.SIGINT, heard)
+
+def _end(up: subprocess.Popen[bytes]) -> None:
+    up.terminate()
+    try:
+        up.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        # Its own group, whose leader is not yet reaped, so the number is still its own.
+        os.killpg(up.pid, signal.SIGKILL)
+        up.wait()
+
+
+@contextmanager
+def signals_held() -> Generator[None]:
+    """Signals to end wait until the block is left: nobody could take down half a set-up."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def ancestors(pid: int) -> set[int]:

@@ -95,7 +95,9 @@ class Connection:
     # --- bytes in ------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
-        """Bytes as they came. Nothing is read from them before `next_event`."""
+        """Bytes as they came. Nothing is read from them before `next_event`, nothing kept after the end."""
+        if self.state is _ENDED:
+            return
         if self.is_text is None and len(data) > 0:
             self.is_text = text.is_text(data[0])
         if self.is_text:

@@ -17,11 +17,14 @@ from typing import Any
 from . import codec, limits, text
 from .dump import DumpReader, is_dump
 from .errors import RemoteProtocolError
-from .frames import FrameReader
+from .frames import HEADER_BYTES, FrameReader
 from .messages import ANSWER, ERROR, Refusal
 from .ops import BY_NAME, BY_NUMBER, Op
 
 PREVIEW_BYTES = 40
+CALLS_REMEMBERED_MAX = 1024
+"""Unanswered requests whose op is kept: a recording of requests alone never answers any."""
+
 _SHOWN_CHARACTERS = 200
 
 _OPAQUE = frozenset({"payload", "result", "output", "ticket"})
@@ -107,7 +110,7 @@ class _Stream:
     def _whole_frames(self) -> Iterator[str]:
         while (body := self._frames.next_frame()) is not None:
             number, request, *fields = codec.decode(body)
-            yield f"{len(body) + 4:>7} bytes  #{request} {self._frame(number, request, fields)}"
+            yield _line(len(body) + HEADER_BYTES, f"#{request} {self._frame(number, request, fields)}")
 
     def _frame(self, number: int, request: int, fields: list[Any]) -> str:
         if number == ERROR:
@@ -125,14 +128,13 @@ class _Stream:
         return f"{op.name} {self._fields(_named(op.message, fields))}"
 
     def _remember(self, request: int, op: Op) -> None:
-        # A recording of requests alone never answers: what is remembered has a limit too.
-        if op.answer is not None and len(self._calls) < limits.CONTAINERS_MAX:
+        if op.answer is not None and len(self._calls) < CALLS_REMEMBERED_MAX:
             self._calls[request] = op
 
     def _whole_lines(self) -> Iterator[str]:
         while (line := self._lines.next_line()) is not None:
             said = self._json(line) if text.is_json(line) else _word(line.decode("latin-1"))
-            yield f"{len(line) + 1:>7} bytes  {said}"
+            yield _line(len(line) + 1, said)
 
     def _json(self, line: bytes) -> str:
         request = text.parse(line)
@@ -166,6 +168,10 @@ class _Stream:
             return f"<{len(value)} bytes>"
         more = "..." if len(value) > PREVIEW_BYTES else ""
         return f"<{len(value)} bytes {_word(value[:PREVIEW_BYTES].decode('latin-1'))}{more}>"
+
+
+def _line(size: int, said: str) -> str:
+    return f"{size:>7} bytes  {said}".rstrip()
 
 
 def _named(kind: Any, fields: list[Any]) -> dict[str, Any]:

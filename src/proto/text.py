@@ -75,9 +75,7 @@ class LineReader:
         is_request = self._buffer.startswith(b"{")
         length_max = self.json_bytes_max if is_request else limits.COMMAND_LINE_BYTES_MAX
         if length > length_max:
-            raise RemoteProtocolError(
-                "frame_too_large", f"line of at least {length} bytes; the limit is {length_max}"
-            )
+            raise RemoteProtocolError("frame_too_large", f"line over the limit of {length_max} bytes")
 
     @property
     def incomplete(self) -> bool:
@@ -90,6 +88,11 @@ def parse(line: bytes) -> dict[str, Any]:
     _refuse_crowded(line)
     try:
         value: Any = json.loads(line.decode(), object_pairs_hook=unique_map, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        # Where, not what: the words differ between releases of Python.
+        raise RemoteProtocolError(
+            "bad_frame", f"not a line of JSON from character {error.pos + 1}"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError("bad_frame", f"not a line of JSON: {str(error)[:120]}") from error
     request: dict[str, Any] = value

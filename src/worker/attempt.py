@@ -21,8 +21,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ..client.values import encode_value
+from ..proto import limits
 from ..proto.work import Ack, Nack
-from .errors import JobCancelled, JobTimeout, Permanent, Retry
+from .errors import AFTER_S_MAX, JobCancelled, JobTimeout, Permanent, Retry
 from .payload import PayloadError, decode_arguments
 from .report import cut, reason_of, report_of
 from .startpage import Token
@@ -33,8 +34,6 @@ _STRIKES: dict[str, tuple[type[BaseException], str, str]] = {
     "lost": (JobCancelled, "cancelled", "its lease was lost while it was running"),
 }
 """Reason of a kill: what is raised in the handler, the outcome, and the reason on record."""
-
-REASON_HEAD_BYTES = 512
 
 
 class Guard:
@@ -98,22 +97,29 @@ def _encode(value: Any) -> bytes:
 
 
 def _failed(token: Token, error: BaseException, started: float) -> Nack:
-    reason = reason_of(error)
-    after_ms = None
-    outcome = "error"
+    outcome, reason, after_ms = "error", reason_of(error), None
     if isinstance(error, Retry):
-        outcome, after_ms = "error", _after_ms(error)
-        reason = cut(str(error.reason), REASON_HEAD_BYTES) if error.reason else reason
-    elif isinstance(error, Permanent | PayloadError | _ResultError):
-        outcome = "permanent"
-        reason = reason.partition(": ")[2] or reason
+        reason, after_ms = _own_reason(error.reason) or reason, _after_ms(error)
+    elif isinstance(error, Permanent):
+        outcome, reason = "permanent", _own_reason(error.reason) or reason
+    elif isinstance(error, PayloadError | _ResultError):
+        outcome, reason = "permanent", cut(str(error), limits.REASON_BYTES_MAX)
     elif isinstance(error, MemoryError):
         outcome = "memory"
     return Nack(token, outcome, reason, report_of(error), after_ms, _elapsed_ms(started))
 
 
+def _own_reason(reason: object) -> str:
+    """The text that the handler gave, if it is one."""
+    return cut(reason, limits.REASON_BYTES_MAX) if type(reason) is str else ""
+
+
 def _after_ms(error: Retry) -> int | None:
-    return None if error.after_s is None else round(error.after_s * 1000)
+    # The attribute is the handler's to change, and a subclass may never have set it.
+    after_s: object = error.after_s
+    if isinstance(after_s, int | float) and 0 <= after_s <= AFTER_S_MAX:
+        return round(after_s * limits.SECOND_MS)
+    return None
 
 
 def _struck(token: Token, reason: str, report: str, started: float) -> Nack:

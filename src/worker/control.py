@@ -6,6 +6,7 @@ ends are of one release and trust each other; the socketpair has no name and nob
 
 import os
 import socket
+import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,8 @@ from ..proto import limits
 
 if TYPE_CHECKING:
     from resource import struct_rusage
+
+_FD = struct.Struct("@i")
 
 PACKET_BYTES_MAX = 128 * 1024
 """Below the default size of a socket's buffer, so that a packet always fits."""
@@ -125,7 +128,8 @@ def send(sock: socket.socket, message: Message, fd: int | None = None) -> None:
 
 def receive(sock: socket.socket) -> tuple[Message, int | None] | None:
     """The next message and the descriptor that came with it; None when the other end is closed."""
-    data, fds, _, _ = socket.recv_fds(sock, PACKET_BYTES_MAX, 1, socket.MSG_CMSG_CLOEXEC)
+    # Not `socket.recv_fds`: it forgets its flags, and what it gives is inherited over exec.
+    data, ancillary, _, _ = sock.recvmsg(PACKET_BYTES_MAX, socket.CMSG_LEN(_FD.size), socket.MSG_CMSG_CLOEXEC)
     if not data:
         return None
-    return unpack(data), fds[0] if fds else None
+    return unpack(data), _FD.unpack(ancillary[0][2])[0] if ancillary else None

@@ -17,6 +17,9 @@ AFTER_S_MAX = limits.DURATION_MS_MAX / limits.SECOND_MS
 class Retry(Exception):
     """End this attempt and try again: `after_s` from now, or by the job's backoff if it is None."""
 
+    after_s: float | None = None
+    reason: str = ""
+
     def __init__(self, after_s: float | None = None, reason: str = "") -> None:
         if after_s is not None and not 0 <= after_s <= AFTER_S_MAX:
             raise ValueError(f"after_s must be seconds from 0 to {AFTER_S_MAX:.0f}, not {after_s!r}")
@@ -27,6 +30,8 @@ class Retry(Exception):
 
 class Permanent(Exception):
     """End this job: it becomes dead, with `reason`, until a person kicks it."""
+
+    reason: str = ""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason or "permanent error")

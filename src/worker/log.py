@@ -5,13 +5,17 @@ respawns nor jobs. The supervisor hands its lines to a `Writer`, whose thread ma
 worker, which has no threads, writes a line only if the pipe has room.
 """
 
+import json
 import os
 import queue
 import select
 import threading
+import time
 
 LINE_BYTES_MAX = 4000
 """Below PIPE_BUF, so that lines of several processes never mix."""
+
+VALUE_CHARACTERS_MAX = 300
 
 LINES_WAITING_MAX = 1000
 """Beyond it lines are dropped: who does not read has chosen to miss some."""
@@ -20,10 +24,11 @@ _STDERR = 2
 
 
 def line(event: str, **fields: object) -> bytes:
-    """`stoker: event name=value ...`, one line whatever the values hold."""
-    parts = [f"{name}={_shown(value)}" for name, value in fields.items() if value is not None]
-    text = " ".join(["stoker:", event, *parts])
-    return text.encode("utf-8", "backslashreplace")[:LINE_BYTES_MAX] + b"\n"
+    """`time pool event name=value ...`, one line of ASCII whatever the values hold, like the broker's."""
+    at = time.time()
+    stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at * 1000) % 1000:03d}Z"
+    pairs = [f"{name}={_shown(value)}" for name, value in fields.items() if value is not None]
+    return " ".join([stamp, "pool", event, *pairs]).encode("ascii")[:LINE_BYTES_MAX] + b"\n"
 
 
 def say(event: str, **fields: object) -> None:
@@ -63,6 +68,11 @@ class Writer:
         except queue.Full:
             return
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits to be written."""
+        return self._lines.empty()
+
     def close(self, within_s: float = 0.5) -> None:
         """Write what waits, for at most so long."""
         try:
@@ -82,6 +92,9 @@ class Writer:
 
 def _shown(value: object) -> str:
     text = str(value)
-    if text and text.isascii() and text.isprintable() and not set(text) & set(' "='):
+    if len(text) > VALUE_CHARACTERS_MAX:
+        text = text[:VALUE_CHARACTERS_MAX] + "..."
+    if text and text.isascii() and text.isprintable() and not set(text) & set(' "=\\'):
         return text
-    return ascii(text)
+    # json leaves DEL alone, which terminals act on.
+    return json.dumps(text).replace("\x7f", "\\u007f")

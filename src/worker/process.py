@@ -109,12 +109,16 @@ def thread_names(pid: int) -> list[str]:
 
 
 def open_descriptors() -> list[int]:
-    """Descriptors of this process, without the one that reads the list."""
-    listing = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Descriptors of this process. (The one that reads the list is in it, and closed by then.)"""
+    return sorted(fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_open(fd))
+
+
+def _is_open(fd: int) -> bool:
     try:
-        return sorted(fd for fd in map(int, os.listdir(listing)) if fd != listing)
-    finally:
-        os.close(listing)
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 class Pidfd:

@@ -3,12 +3,23 @@
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
-from support.scripted_broker import Close, Hang, Raw, Request, ScriptedBroker, answer_frame, stores_everything
+from support.forking import forked
+from support.scripted_broker import (
+    Close,
+    Drip,
+    Hang,
+    Raw,
+    Request,
+    ScriptedBroker,
+    answer_frame,
+    stores_everything,
+)
 from support.waiting import wait_until
 
 from stoker.client.sync import Client
@@ -19,13 +30,10 @@ from stoker.proto.errors import (
     BrokerUnreachableError,
     ClientTimeoutError,
     ConflictError,
-    LocalProtocolError,
     OutcomeUnknown,
     RefusedError,
 )
 from stoker.proto.messages import Message
-
-FULL = messages.Refusal("queue_full", "queue mail is full")
 
 
 def reports(request: Request) -> Message:
@@ -169,16 +177,20 @@ def test_refused_connection_is_a_refusal_not_an_unknown_outcome(socket_path: str
 
 def test_bytes_that_are_no_protocol_leave_an_enqueue_unknown(socket_path: str) -> None:
     foreign = Raw(b"HTTP/1.1 400\r\n\r\n")
-    with ScriptedBroker(socket_path, lambda _: foreign), Client(socket_path, retry_s=0) as client:
-        with pytest.raises(OutcomeUnknown):
+    with ScriptedBroker(socket_path, lambda _: foreign) as broker, Client(socket_path, retry_s=0) as client:
+        with pytest.raises(OutcomeUnknown, match="frame"):
             client.enqueue("k")
-        assert not client._caller._idle
+        assert broker.connection_count == 1
 
 
 def test_question_that_is_overdue_times_out(socket_path: str) -> None:
-    with ScriptedBroker(socket_path, lambda _: Hang()), Client(socket_path, timeout_s=0.05) as client:
+    with (
+        ScriptedBroker(socket_path, lambda _: Hang()) as broker,
+        Client(socket_path, timeout_s=0.05) as client,
+    ):
         with pytest.raises(ClientTimeoutError, match=r"0\.05 s"):
             client.status()
+        assert len(broker.requests) == 1
 
 
 def test_enqueue_that_is_overdue_is_unknown(socket_path: str) -> None:
@@ -209,12 +221,12 @@ def test_call_after_a_timeout_never_gets_the_late_answer(socket_path: str) -> No
 
 
 def test_answer_that_trickles_does_not_extend_the_time(socket_path: str) -> None:
-    with (
-        ScriptedBroker(socket_path, lambda _: Raw(b"\0\0\0\5")),
-        Client(socket_path, timeout_s=0.05) as client,
-    ):
+    drip = Drip(b"\0\0\1\0" + b"x" * 256, 0.02)
+    with ScriptedBroker(socket_path, lambda _: drip), Client(socket_path, timeout_s=0.1) as client:
+        started = time.monotonic()
         with pytest.raises(ClientTimeoutError):
             client.status()
+        assert time.monotonic() - started < 2
 
 
 def test_wait_decodes_the_result(socket_path: str) -> None:
@@ -299,7 +311,7 @@ def test_threads_each_get_their_own_answers(socket_path: str) -> None:
 def test_forked_children_open_their_own_connections(socket_path: str) -> None:
     with ScriptedBroker(socket_path, stores_everything) as broker, Client(socket_path) as client:
         client.enqueue("parent", id="p-0")
-        children = [_fork(partial(_enqueue_all, client, name)) for name in ("a", "b", "c", "d")]
+        children = [forked(partial(_enqueue_all, client, name)) for name in ("a", "b", "c", "d")]
         _enqueue_all(client, "p")
         assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
         client.enqueue("parent", id="p-last")
@@ -309,39 +321,8 @@ def test_forked_children_open_their_own_connections(socket_path: str) -> None:
         assert len(of_children) == 4
 
 
-@pytest.mark.slow
-def test_connection_in_use_is_refused_in_a_forked_child(socket_path: str) -> None:
-    with ScriptedBroker(socket_path, reports) as broker, Client(socket_path) as client:
-        wire = client._caller.take()
-        child = _fork(lambda: _is_refused(lambda: wire.exchange(messages.Status(), 1)))
-        assert os.waitpid(child, 0)[1] == 0
-        assert wire.exchange(messages.Status(), 1) is not None
-        client._caller.give(wire)
-        assert len(broker.requests) == 1
-
-
 def _enqueue_all(client: Client, name: str) -> bool:
     return all(client.enqueue("k", id=f"{name}-{n}").id == f"{name}-{n}" for n in range(200))
-
-
-def _is_refused(call: Callable[[], object]) -> bool:
-    try:
-        call()
-    except LocalProtocolError as error:
-        return "belongs to process" in str(error)
-    return False
-
-
-def _fork(body: Callable[[], bool]) -> int:
-    """A child that ends with 0 if `body` was true, and never returns into pytest."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            status = 0 if body() else 1
-        finally:
-            os._exit(status)
-    return child
 
 
 def test_client_that_is_dropped_closes_its_connection(socket_path: str) -> None:

@@ -1,6 +1,7 @@
 """Settings of the broker: queue flags, and refusals that name what is wrong."""
 
 import pytest
+
 from stoker.config.settings import BrokerSettings, QueueSettings, SettingError, parse_queues
 from stoker.proto import limits
 from stoker.proto.model import Overflow

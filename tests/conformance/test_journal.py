@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from support.journals import (
     BENCHES,
@@ -21,7 +22,7 @@ from support.journals import (
 from stoker.broker.core.effects import Changes
 from stoker.broker.core.events import Found
 from stoker.broker.core.job import image
-from stoker.broker.journal import JournalBrokenError, Retention
+from stoker.broker.journal import JournalBrokenError
 from stoker.proto import limits
 from stoker.proto.model import State
 
@@ -332,8 +333,7 @@ def test_dead_ids_come_in_the_order_of_dying(bench: Bench) -> None:
 
 
 def prunable(bench: Bench, boot_ms: int, limit: int = 100, **kept: int) -> list[int]:
-    values = {name: kept.get(name, getattr(KEEP_ALL, name)) for name in Retention.__annotations__}
-    rows = bench.journal.prunable(Retention(**values), boot_ms=boot_ms, limit=limit)
+    rows = bench.journal.prunable(attrs.evolve(KEEP_ALL, **kept), boot_ms=boot_ms, limit=limit)
     return [row[0] for row in rows]
 
 

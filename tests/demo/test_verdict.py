@@ -1,22 +1,17 @@
 """The demo's verdict: what it counts, what makes it fail, and the form of its last line."""
 
+from typing import Any
+
 import attrs
 import pytest
 
 from stoker.demo.verdict import Verdict
 
 
-def a_verdict(**fields: int) -> Verdict:
+def a_verdict(**fields: Any) -> Verdict:
     """Of a run of two jobs in which all went as planned, unless `fields` say otherwise."""
-    planned = {
-        "jobs": 2,
-        "slots": 1,
-        "planned_failures": 0,
-        "done": 2,
-        "workers_killed": 1,
-        "brokers_killed": 1,
-    }
-    return Verdict(**{**planned, **fields})
+    verdict = Verdict(jobs=2, slots=1, planned_failures=0, done=2, workers_killed=1, brokers_killed=1)
+    return attrs.evolve(verdict, **fields)
 
 
 def a_job(*outcomes: str) -> dict[str, object]:

@@ -102,8 +102,8 @@ class FakeBroker:
 
     def wait_answer(self, counter: int, *, deadline_s: float = 10) -> Sent:
         """The ack, nack or release of a job."""
-        answers = wait_until(lambda: self.answers.get(counter), f"answer to {counter}", deadline_s=deadline_s)
-        return answers[0]
+        wait_until(lambda: counter in self.answers, f"answer to {counter}", deadline_s=deadline_s)
+        return self.answers[counter][0]
 
     def wait_result(self, counter: int) -> Any:
         """What the job's handler returned."""
@@ -111,10 +111,36 @@ class FakeBroker:
         assert op == "ack", message
         return None if message.result is None else msgpack.unpackb(message.result)
 
+    def wait_holder_nonce(self, counter: int) -> str:
+        """Nonce of the worker that got a job, whether it lives or not."""
+        wait_until(lambda: counter in self.holders, f"{counter} handed out")
+        return self.holders[counter]
+
     def wait_holder(self, counter: int) -> Peer:
         """The worker that has a job."""
-        nonce = wait_until(lambda: self.holders.get(counter), f"{counter} handed out")
+        nonce = self.wait_holder_nonce(counter)
         return next(peer for peer in self.workers() if peer.nonce == nonce)
+
+    def wait_ended(self, counter: int) -> None:
+        """A job was answered, or its worker ended without having begun it."""
+
+        def ended() -> bool:
+            reports = [
+                exited for exited in self.all_of("exited") if exited.worker == self.holders.get(counter)
+            ]
+            return counter in self.answers or any(exited.token is None for exited in reports)
+
+        wait_until(ended, f"{counter} answered or given back")
+
+    def hello_holding(self, counter: int) -> messages.Hello | None:
+        """A worker's hello that says it holds a token."""
+        hellos: list[messages.Hello] = self.all_of("hello")
+        return next((hello for hello in hellos if any(held[1] == counter for held in hello.held)), None)
+
+    def barrier(self) -> None:
+        """Return when the supervisor has acted on all that was pushed to it, and has beaten since."""
+        count = len(self.all_of("heartbeat"))
+        wait_until(lambda: len(self.all_of("heartbeat")) >= count + 4, "heartbeats")
 
     def wait_exit(self, nonce: str, *, deadline_s: float = 10) -> work.Exited:
         """The report of a worker's end."""

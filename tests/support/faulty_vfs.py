@@ -5,7 +5,7 @@ what was asked of it, so that a test can say "synced before" and mean it.
 """
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -32,13 +32,23 @@ class Disk(apsw.VFS):
         super().__init__(self.name, "")
         self.calls: list[tuple[str, str]] = []
         self._failing: tuple[str, int] | None = None
+        self._on = ""
         self._left = 0
         self._for_ever = False
         self.failures = 0
 
-    def fail(self, operation: str, nth: int = 1, *, system_errno: int = errno.EIO, for_ever: bool = False) -> None:
-        """Let the nth call from now fail; `for_ever`: and all after it."""
+    def fail(
+        self,
+        operation: str,
+        nth: int = 1,
+        *,
+        system_errno: int = errno.EIO,
+        for_ever: bool = False,
+        on: str = "",
+    ) -> None:
+        """Let the nth call from now fail; `for_ever`: and all after it; `on`: only those on `db` or `wal`."""
         self._failing = (operation, system_errno)
+        self._on = on
         self._left = nth
         self._for_ever = for_ever
 
@@ -48,7 +58,7 @@ class Disk(apsw.VFS):
     def called(self, operation: str, suffix: str) -> None:
         """Note a call, and raise if it is the one to fail."""
         self.calls.append((operation, suffix))
-        if self._failing is None or self._failing[0] != operation:
+        if self._failing is None or self._failing[0] != operation or not suffix.startswith(self._on):
             return
         self._left -= 1
         if self._left == 0 or (self._for_ever and self._left < 0):
@@ -56,9 +66,10 @@ class Disk(apsw.VFS):
             raise self._error(operation)
 
     def _error(self, operation: str) -> apsw.Error:
-        error = apsw.IOError(f"{operation} fails as told")
+        error: Any = apsw.IOError(f"{operation} fails as told")
         error.extendedresult = _RESULTS[operation]
-        return error
+        failure: apsw.Error = error
+        return failure
 
     def xGetLastError(self) -> tuple[int, str]:
         return (self._failing[1] if self._failing else 0), ""
@@ -76,7 +87,9 @@ class File(apsw.VFSFile):
 
     def xWrite(self, data: Any, offset: int) -> None:
         self._disk.called("write", self._suffix)
-        super().xWrite(data, offset)
+        # The stubs of apsw name a buffer type that Python 3.11 does not have.
+        above: Any = super()
+        above.xWrite(data, offset)
 
     def xSync(self, flags: int) -> None:
         self._disk.called("sync", self._suffix)
@@ -96,7 +109,7 @@ class File(apsw.VFSFile):
 
 
 @contextmanager
-def faulty_disk() -> Iterator[Disk]:
+def faulty_disk() -> Generator[Disk]:
     """A disk for one test."""
     disk = Disk()
     try:

@@ -25,13 +25,14 @@ class Enqueued(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """A job left the broker for a worker."""
+    """A job left the broker for a worker, which may run it for `limit_ms`."""
 
     at_ms: int
     job_id: str
     token: Key
     worker: str
     attempt: int
+    limit_ms: int = 3_600_000
 
 
 class Started(NamedTuple):

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import apsw
+
 from stoker.broker.core.effects import OUTCOME_COLUMNS, Changes, OutcomeRow
 from stoker.broker.core.job import Image, Job, image
 from stoker.broker.journal import Journal, Recovered, Retention
@@ -77,12 +79,25 @@ def stored(*images: Image) -> Changes:
     return Changes(images=images, payloads=[(each[0], f"payload {each[0]}".encode()) for each in images])
 
 
+def sql(path: str | Path, *statements: str) -> list[tuple[Any, ...]]:
+    """Run statements on a closed journal, behind its back; the rows of the last one."""
+    connection: Any = apsw.Connection(str(path))
+    try:
+        answers: list[list[tuple[Any, ...]]] = [connection.execute(each).fetchall() for each in statements]
+        return answers[-1]
+    finally:
+        connection.close()
+
+
 class Bench(Protocol):
     """A journal, and what comes after it."""
 
-    journal: Journal
+    @property
+    def journal(self) -> Journal: ...
 
-    def load(self, *, boot_id: str = ..., boot_ms: int = ..., wall_ms: int = ...) -> Recovered: ...
+    def load(self, **clocks: Any) -> Recovered:
+        """Start on the journal as it is."""
+        ...
 
     def reopen(self, **clocks: Any) -> Recovered:
         """End cleanly and start anew."""
@@ -93,35 +108,39 @@ class Bench(Protocol):
         ...
 
 
-class _Bench:
-    journal: Journal
+def load(
+    journal: Journal, *, boot_id: str = BOOT_ID, boot_ms: int = BOOT_MS, wall_ms: int = WALL_MS
+) -> Recovered:
+    """Start on a journal, by default within the same boot."""
+    return journal.load(boot_id=boot_id, boot_ms=boot_ms, wall_ms=wall_ms)
 
-    def load(self, *, boot_id: str = BOOT_ID, boot_ms: int = BOOT_MS, wall_ms: int = WALL_MS) -> Recovered:
-        return self.journal.load(boot_id=boot_id, boot_ms=boot_ms, wall_ms=wall_ms)
 
-
-class MemoryBench(_Bench):
+class MemoryBench:
     def __init__(self) -> None:
-        self.memory = MemoryJournal()
-        self.journal = self.memory
+        self.journal = MemoryJournal()
+
+    def load(self, **clocks: Any) -> Recovered:
+        return load(self.journal, **clocks)
 
     def reopen(self, **clocks: Any) -> Recovered:
         self.journal.close()
         return self.crash(**clocks)
 
     def crash(self, **clocks: Any) -> Recovered:
-        self.memory = self.memory.crash()
-        self.journal = self.memory
+        self.journal = self.journal.crash()
         return self.load(**clocks)
 
 
-class SqliteBench(_Bench):
+class SqliteBench:
     def __init__(self, directory: Path, **settings: Any) -> None:
         self._settings = settings
         self._directory = directory
         self._starts = 0
         self.path = str(directory / "journal.db")
         self.journal = SqliteJournal(self.path, **settings)
+
+    def load(self, **clocks: Any) -> Recovered:
+        return load(self.journal, **clocks)
 
     def reopen(self, **clocks: Any) -> Recovered:
         self.journal.close()

@@ -7,6 +7,7 @@ hand-made bad histories, one for each promise (`tests/simulation/test_oracle.py`
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from stoker.proto.model import FINAL_STATES
 
@@ -149,8 +150,9 @@ def limits_hold(records: Sequence[h.Record]) -> Iterator[str]:
 def second_deliveries_have_a_reason(records: Sequence[h.Record]) -> Iterator[str]:
     """Between two deliveries of a job lies an end of the first: so there is one live lease at most."""
     for job_id, pushes in _pushes(records).items():
-        for (place, first), (until, second) in zip(pushes, pushes[1:], strict=False):
-            if not _has_ended(records, first, place, until):
+        for (place, first), (until, second) in pairwise(pushes):
+            over_time = second.at_ms - first.at_ms >= first.limit_ms
+            if not over_time and not _has_ended(records, first, place, until):
                 yield f"job {job_id}: no reason for {second.token} at {second.at_ms} ms after {first.token}"
 
 
@@ -194,12 +196,16 @@ def same_id_is_same_job(records: Sequence[h.Record]) -> Iterator[str]:
 
 
 def nothing_runs_twice_at_once(records: Sequence[h.Record]) -> Iterator[str]:
-    """No handler of a job starts while one under a supervisor still runs."""
+    """No newer attempt of a job starts while one under a supervisor still runs.
+
+    An older one may: a raw worker that was away starts late what it lost meanwhile. Nobody is there
+    to stop it, and its token no longer counts.
+    """
     running: dict[str, h.Key] = {}
     job_of: dict[h.Key, str] = {}
     for record in records:
         if isinstance(record, h.Started):
-            if record.job_id in running:
+            if record.job_id in running and record.token > running[record.job_id]:
                 yield f"job {record.job_id} was started ({record.token}) while {running[record.job_id]} ran"
             if record.supervised:
                 running[record.job_id] = record.token

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Self
 
 from support.fake_broker import FakeBroker
 from support.waiting import wait_until
@@ -47,29 +48,48 @@ def touch_and_sleep(path, seconds):
 
 
 class RunningPool:
-    """A supervisor in a process of its own. `stderr` is a file that grows."""
+    """A supervisor in a process of its own, with a broker for it. Both end with the `with` block."""
 
     def __init__(
         self,
-        broker: FakeBroker,
         directory: Path,
         *,
         app: str = "",
         workers: int = 1,
         drain_s: float = 30,
-        base: str = APP,
+        stderr: int | None = None,
     ) -> None:
-        (directory / "tasks.py").write_text(base + textwrap.dedent(app))
+        """`app` is code that follows that of `APP`. Output goes to a file, or to `stderr`."""
+        self.directory = directory
+        self.broker = FakeBroker(str(directory / "broker.sock"))
+        self.broker.start()
+        (directory / "tasks.py").write_text(APP + textwrap.dedent(app))
         self.log = directory / "pool.log"
         script = (
             "import sys; from stoker.worker.main import main; "
-            f"sys.exit(main('tasks:app', socket={broker.path!r}, workers={workers}, name='pool', "
+            f"sys.exit(main('tasks:app', socket={self.broker.path!r}, workers={workers}, name='pool', "
             f"drain_ms={round(drain_s * 1000)}))"
         )
-        with self.log.open("wb") as log:
+        with self.log.open("ab") as log:
+            output = log.fileno() if stderr is None else stderr
             self.process = subprocess.Popen(
-                [sys.executable, "-c", script], cwd=directory, stdout=log, stderr=log, start_new_session=True
+                [sys.executable, "-c", script],
+                cwd=directory,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.broker.stop()
+        if error is not None:
+            print(self.said())
 
     @property
     def pid(self) -> int:
@@ -90,15 +110,10 @@ class RunningPool:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(20)
 
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-
 
 def children_of(parent: int, name: str) -> list[int]:
     """Pids of living children by parent and short name."""
-    found = []
+    found: list[int] = []
     for entry in os.listdir("/proc"):
         try:
             text = Path(f"/proc/{entry}/stat").read_text() if entry.isdigit() else ""

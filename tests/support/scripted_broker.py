@@ -30,13 +30,20 @@ class Raw(NamedTuple):
     data: bytes
 
 
+class Drip(NamedTuple):
+    """Answer with these bytes, one at a time and slowly."""
+
+    data: bytes
+    interval_s: float
+
+
 class Request(NamedTuple):
     connection: int
     message: Any
     number: int
 
 
-Script = Callable[[Request], Message | Hang | Close | Raw]
+Script = Callable[[Request], Message | Hang | Close | Raw | Drip]
 
 
 def answer_frame(number: int, message: Message) -> bytes:
@@ -128,6 +135,10 @@ class ScriptedBroker:
             return False
         if isinstance(reply, Raw):
             sock.sendall(reply.data)
+        elif isinstance(reply, Drip):
+            for at in range(len(reply.data)):
+                sock.sendall(reply.data[at : at + 1])
+                threading.Event().wait(reply.interval_s)
         elif not isinstance(reply, Hang):
             sock.sendall(answer_frame(request.number, reply))
         return True

@@ -17,27 +17,35 @@ from .memory import Memory
 from .queues import Queue
 from .waiting import Waiting
 
-_SAYS_OF_ITSELF = ("fresh", "wait_ms")
-"""Fields of an enqueue that say how it is sent, not what the job is."""
-
-_HASHED = tuple(name for name in messages.Enqueue._fields if name not in ("payload", *_SAYS_OF_ITSELF))
+_QUEUE, _HEADERS = map(messages.Enqueue._fields.index, ("queue", "headers"))
+"""Between these two are the optional fields that say what the job is."""
 
 
 def body_hash(message: messages.Enqueue) -> bytes:
-    """16 bytes over everything the enqueue says of the job."""
-    rest = [getattr(message, name) for name in _HASHED[:-1]]
-    rest.append(sorted(message.headers.items()) if message.headers else None)
-    return blake2b(message.payload, digest_size=16, key=blake2b(repr(rest).encode()).digest()).digest()
+    """16 bytes over everything the enqueue says of the job.
+
+    Not `fresh` and `wait_ms`: those say how it is sent. The fields come first, as text that ends where
+    it ends, so that no payload can look like a field.
+    """
+    headers = sorted(message.headers.items()) if message.headers else None
+    said = (message.id, message.kind, message[_QUEUE:_HEADERS], headers)
+    digest = blake2b(repr(said).encode(), digest_size=16)
+    digest.update(message.payload)
+    return digest.digest()
 
 
 def contradiction(message: messages.Enqueue) -> str:
     """Fields that are each legal but cannot hold together; empty if there are none."""
     if message.delay_ms and message.run_at_ms:
         return "enqueue: give `delay_ms` or `run_at_ms`, not both"
-    base, cap = message.backoff_ms, message.backoff_cap_ms
-    if base is not None and cap is not None and cap < base:
-        return f"enqueue: `backoff_cap_ms` ({cap}) is below `backoff_ms` ({base})"
+    if cap_below_base(message.backoff_ms, message.backoff_cap_ms):
+        return "enqueue: `backoff_cap_ms` is below `backoff_ms`"
     return ""
+
+
+def cap_below_base(base_ms: int | None, cap_ms: int | None) -> bool:
+    """Whether a backoff that one hand wrote contradicts itself."""
+    return base_ms is not None and cap_ms is not None and cap_ms < base_ms
 
 
 class Enqueueing:
@@ -50,6 +58,16 @@ class Enqueueing:
 
     def enqueue(self, event: Received, message: messages.Enqueue) -> None:
         """Store the job, or say why not; see the module for the order of the checks."""
+        if not event.parked_turn:
+            self._enqueue(event, message)
+            return
+        queue_name = self._waiting.came_back((event.connection, event.request))
+        self._enqueue(event, message)
+        if queue_name is not None:
+            # It may not have taken the room it was let go for.
+            self._waiting.room_made(queue_name)
+
+    def _enqueue(self, event: Received, message: messages.Enqueue) -> None:
         memory = self._memory
         caller = (event.connection, event.request)
         digest = body_hash(message)
@@ -95,9 +113,8 @@ class Enqueueing:
         memory = self._memory
         policy = memory.kind_policy(message.kind)
         queue = memory.queue(message.queue or policy.get("queue") or limits.QUEUE_DEFAULT)
-        overflows = bool(queue.parked and event.parked_until_ms is None) or not queue.has_room(
-            len(message.payload)
-        )
+        is_behind = bool(queue.parked) and not event.parked_turn
+        overflows = is_behind or not queue.has_room(len(message.payload))
         if overflows and not self._overflow(event, message, queue):
             memory.forget_if_empty(queue)
             return
@@ -117,10 +134,11 @@ class Enqueueing:
         caller = (event.connection, event.request)
         if rules.overflow is Overflow.DEAD and queue.counts[State.DEAD] < rules.dead_max:
             return True
-        if rules.overflow is Overflow.WAIT and message.wait_ms and len(message.payload) <= rules.bytes_max:
+        size = len(message.payload)
+        if rules.overflow is Overflow.WAIT and message.wait_ms and size <= rules.bytes_max:
             until_ms = event.parked_until_ms or memory.now.mono_ms + message.wait_ms
-            if until_ms > memory.now.mono_ms:
-                self._waiting.park(event, queue, len(message.payload), until_ms)
+            if until_ms > memory.now.mono_ms and self._waiting.can_park(size):
+                self._waiting.park(event, queue, size, until_ms)
                 return False
         text = (
             f"queue {queue.name} is full: {queue.live_count} of {rules.jobs_max} jobs, "
@@ -146,7 +164,7 @@ class Enqueueing:
             id_by_caller=not message.fresh,
             kind=message.kind,
             queue=queue.name,
-            priority=_first(message.priority, policy.get("priority"), 0),
+            priority=message.priority if message.priority is not None else policy.get("priority") or 0,
             position=number,
             state=State.SCHEDULED if waits else State.READY,
             resolved=known or settled,
@@ -173,35 +191,35 @@ class Enqueueing:
     def kind_declared(self, kind: str) -> None:
         """A kind became known: settle queue, priority and expiry of the jobs that waited for it."""
         memory = self._memory
-        policy = memory.kind_policy(kind)
-        for job in list(memory.unresolved.get(kind, {}).values()):
-            memory.resolve(job)
-            if not job.expires_ms and policy.get("expires_ms"):
-                job.expires_ms = policy["expires_ms"]
-                job.expires_boot_ms = job.created_boot_ms + job.expires_ms
-            queue = job.queue if job.queue_given else policy.get("queue") or job.queue
-            priority = job.priority if job.priority_given else _first(policy.get("priority"), 0)
-            memory.change_queue(job, queue, priority)
-            if job.state is not State.LEASED:
-                self._leasing.expire_if_over(job)
+        waited = list(memory.unresolved.get(kind, {}).values())
+        left = {job.queue: None for job in waited}
+        for job in waited:
+            memory.settle(job)
             if job.state is State.READY:
                 self._leasing.offer(job)
+        for queue_name in left:
+            self._waiting.room_made(queue_name)
 
     def time_passed(self) -> None:
-        """Jobs whose time has come become ready, those whose expiry has passed dead."""
-        memory = self._memory
-        while (number := memory.expiry.pop_due(memory.now.boot_ms)) is not None:
-            self._leasing.expire_if_over(memory.jobs[number])
-        while (number := memory.due.pop_due(memory.now.boot_ms)) is not None:
-            self._promote(memory.jobs[number])
-        while (number := memory.due_by_wall.pop_due(memory.now.wall_ms)) is not None:
-            self._promote(memory.jobs[number])
+        """Jobs whose expiry has passed become dead, those whose time has come ready: a few at a time."""
+        memory, now = self._memory, self._memory.now
+        for timers, clock_ms, handle in (
+            (memory.expiry, now.boot_ms, self._expire),
+            (memory.due, now.boot_ms, self._promote),
+            (memory.due_by_wall, now.wall_ms, self._promote),
+        ):
+            for _ in range(limits.DUE_JOBS_STEP):
+                number = timers.pop_due(clock_ms)
+                if number is None:
+                    break
+                handle(memory.jobs[number])
+
+    def _expire(self, job: Job) -> None:
+        over = self._leasing.expire_if_over(job)
+        assert over, "its timer said so"
 
     def _promote(self, job: Job) -> None:
-        job.due_boot_ms = job.delay_ms = job.run_at_ms = 0
-        self._memory.move(job, Command.DUE)
-        self._leasing.offer(job)
-
-
-def _first(*values: int | None) -> int:
-    return next(value for value in values if value is not None)
+        if not self._leasing.expire_if_over(job):
+            job.due_boot_ms = job.delay_ms = job.run_at_ms = 0
+            self._memory.move(job, Command.DUE)
+            self._leasing.offer(job)

@@ -10,13 +10,14 @@ only at idle workers, and a worker that becomes free only at ready jobs.
 
 from collections.abc import Callable
 
-from ...proto import work
-from ...proto.model import Outcome, State
+from ...proto import limits, work
+from ...proto.model import Outcome
 from . import effects as fx
 from .job import Job
 from .lifecycle import Command
 from .memory import Memory
-from .retry import Counters, Limits, Verdict, decide
+from .retry import Counters, Verdict, decide
+from .rules import Policy
 from .waiting import Waiting
 from .workers import Lease, Registry, Worker
 
@@ -46,19 +47,24 @@ class Leasing:
 
     def offer(self, job: Job) -> None:
         """A job became ready: hand it to an idle worker, if there is one and nothing holds it back."""
-        if self.is_held_back or self._memory.queues[job.queue].paused:
+        if self.expire_if_over(job):
             return
         worker = self._registry.idle_for(job.kind)
-        if worker is not None:
-            self._grant(job, worker)
+        if worker is None or self.is_held_back or self._memory.queues[job.queue].paused:
+            return
+        self._grant(job, worker)
+        self._registry.refresh(worker)
 
     def fill(self, worker: Worker) -> None:
-        """Hand a worker as many jobs as it has free slots."""
-        while worker.free_slots > 0 and not self.is_held_back:
-            job = self._next_for(worker)
-            if job is None:
-                return
-            self._grant(job, worker)
+        """Hand a worker as many jobs as it has free slots; it is idle if some are left."""
+        if not self.is_held_back:
+            while worker.free_slots > 0:
+                job = self._next_for(worker)
+                if job is None:
+                    break
+                if not self.expire_if_over(job):
+                    self._grant(job, worker)
+        self._registry.refresh(worker)
 
     def fill_all(self) -> None:
         """Something that held jobs back is gone."""
@@ -71,42 +77,38 @@ class Leasing:
             job = None if queue.paused else queue.best(worker.kinds)
             if job is not None:
                 # This queue has had its turn.
-                del active[queue.name]
-                active[queue.name] = queue
+                if len(active) > 1:
+                    del active[queue.name]
+                    active[queue.name] = queue
                 return job
         return None
 
     def _grant(self, job: Job, worker: Worker) -> None:
-        memory, now = self._memory, self._memory.now
+        memory = self._memory
+        assert worker.connection is not None
         self._counter += 1
         memory.move(job, Command.GRANTED)
         job.attempt += 1
         job.token_epoch, job.token_counter = memory.epoch, self._counter
         job.worker, job.ticket = worker.identity, worker.ticket
-        job.leased_at_ms = now.wall_ms
-        lease = self.add(job, worker)
-        assert worker.connection is not None
-        memory.effects.append(fx.Push(worker.connection, self._message(job, lease)))
+        job.leased_at_ms = memory.now.wall_ms
+        policy = memory.policy(job)
+        self.add(job, worker, policy)
+        memory.effects.append(fx.Push(worker.connection, _message(job, policy)))
 
-    def add(self, job: Job, worker: Worker) -> Lease:
+    def add(self, job: Job, worker: Worker, policy: Policy) -> Lease:
         """A live lease for a leased job. Deadlines start now, also when it was recovered from disk."""
-        memory, mono = self._memory, self._memory.now.mono_ms
-        lease_ms = memory.policy(job, "lease_ms")
+        mono = self._memory.now.mono_ms
         pool = self._registry.pool_of(worker)
-        # A lease shorter than the rhythm its supervisor was told begins with one full beat of it.
-        first_ms = lease_ms if pool is None else max(lease_ms, 2 * pool.heartbeat_ms)
-        lease = Lease(
-            token=job.token,
-            number=job.number,
-            worker=worker,
-            lease_ms=lease_ms,
-            deadline_ms=mono + first_ms,
-            limit_ms=mono + memory.policy(job, "time_limit_ms"),
-        )
-        self.leases[lease.token] = lease
-        worker.leases[lease.token] = lease
-        self._registry.refresh(worker)
-        self.check_by(min(lease.deadline_ms, lease.limit_ms))
+        # A lease shorter than the rhythm its supervisor was told begins with two full beats of it.
+        first_ms = policy.lease_ms if pool is None else max(policy.lease_ms, 2 * pool.heartbeat_ms)
+        token = (job.token_epoch, job.token_counter)
+        deadline_ms, limit_ms = mono + first_ms, mono + policy.time_limit_ms
+        lease = Lease(token, job.number, worker, policy.lease_ms, deadline_ms, limit_ms)
+        self.leases[token] = lease
+        worker.leases[token] = lease
+        self.check_by(deadline_ms)
+        self.check_by(limit_ms)
         return lease
 
     def check_by(self, mono_ms: int) -> None:
@@ -114,22 +116,16 @@ class Leasing:
         if self.check_ms is None or mono_ms < self.check_ms:
             self.check_ms = mono_ms
 
-    def _message(self, job: Job, lease: Lease) -> work.Job:
-        return work.Job(
-            token=list(lease.token),
-            id=job.id,
-            number=job.number,
-            kind=job.kind,
-            queue=job.queue,
-            attempt=job.attempt,
-            payload=b"",
-            time_limit_ms=self._memory.policy(job, "time_limit_ms"),
-            lease_ms=lease.lease_ms,
-            enqueued_at_ms=job.created_at_ms,
-            headers=job.headers,
-        )
-
     # --- taking ends in ------------------------------------------------------------------------------
+
+    def succeed(self, lease: Lease, duration_ms: int, result: bytes | None) -> None:
+        """The attempt finished its job."""
+        job = self._remove(lease, "ack")
+        self._memory.write_outcome(self._row(job, Outcome.OK, "", "", duration_ms, result, None))
+        job.releases, job.outcome = 0, Outcome.OK.value
+        _clear_holder(job)
+        self.finish(job, Command.ACKED, "", result)
+        self.fill(lease.worker)
 
     def end(
         self,
@@ -141,97 +137,79 @@ class Leasing:
         report: str = "",
         after_ms: int | None = None,
         duration_ms: int = 0,
-        result: bytes | None = None,
         exited: work.Exited | None = None,
     ) -> None:
-        """End an attempt, whatever ended it, and move its job on by the rules of `retry`."""
+        """End an attempt that did not succeed, whatever ended it, and move its job on by the rules of `retry`."""
         memory = self._memory
-        job = memory.jobs[lease.number]
-        self._remove(lease, op)
-        if job.cancelling and outcome is not Outcome.OK:
+        job = self._remove(lease, op)
+        if job.cancelling:
             outcome = Outcome.CANCELLED
-        row = self._row(job, outcome, reason, report, duration_ms, result, exited)
-        memory.write_outcome(row)
-        verdict = decide(
-            outcome,
-            Counters(job.charged, job.crashes, job.releases),
-            self._limits(job),
-            reason=reason,
-            after_ms=after_ms,
-            chance=self._chance(),
-        )
+        memory.write_outcome(self._row(job, outcome, reason, report, duration_ms, None, exited))
+        policy = memory.policy(job)
+        before = Counters(job.charged, job.crashes, job.releases)
+        chance = self._chance()
+        verdict = decide(outcome, before, policy, reason=reason, after_ms=after_ms, chance=chance)
         job.charged, job.crashes, job.releases = verdict.counters
-        job.outcome = outcome
-        self._carry_out(job, verdict, result)
+        job.outcome = outcome.value
+        _clear_holder(job)
+        self._carry_out(job, verdict)
         self.fill(lease.worker)
 
     def never_started(self, lease: Lease, op: str = "") -> None:
         """The job was handed out but its handler did not run: no delivery, and nothing is counted."""
-        memory = self._memory
-        job = memory.jobs[lease.number]
-        self._remove(lease, op)
+        job = self._remove(lease, op)
         job.attempt -= 1
-        self._clear_holder(job)
+        _clear_holder(job)
         if job.cancelling:
             self.finish(job, Command.CANCELLED, "cancelled before it started")
         else:
-            memory.move(job, Command.RETURNED)
+            self._memory.move(job, Command.RETURNED)
             self.offer(job)
         self.fill(lease.worker)
 
-    def _remove(self, lease: Lease, op: str) -> None:
+    def _remove(self, lease: Lease, op: str) -> Job:
+        # Its worker is not idle yet, and will be only when what the end means is carried out: a job
+        # that returns must not pass by more urgent ones that wait for this very worker.
         del self.leases[lease.token]
         del lease.worker.leases[lease.token]
         if op:
             lease.worker.remember_ended(lease.token, op)
-        self._registry.refresh(lease.worker)
+        return self._memory.jobs[lease.number]
 
-    def _limits(self, job: Job) -> Limits:
-        policy = self._memory.policy
-        return Limits(
-            policy(job, "attempts_max"),
-            policy(job, "crashes_max"),
-            policy(job, "backoff_ms"),
-            policy(job, "backoff_cap_ms"),
-        )
-
-    def _carry_out(self, job: Job, verdict: Verdict, result: bytes | None) -> None:
+    def _carry_out(self, job: Job, verdict: Verdict) -> None:
         memory = self._memory
-        self._clear_holder(job)
         if verdict.command is Command.FAILED:
             job.delay_ms = verdict.delay_ms
             job.due_boot_ms = memory.now.boot_ms + verdict.delay_ms
-            job.run_at_ms = 0
-            job.reason = verdict.reason
+            job.reason = shortened(verdict.reason)
             memory.move(job, Command.FAILED)
         elif verdict.command is Command.RETURNED:
-            job.reason = verdict.reason
+            job.reason = shortened(verdict.reason)
             memory.move(job, Command.RETURNED)
-            self.expire_if_over(job)
-            if job.state is State.READY:
-                self.offer(job)
+            self.offer(job)
         else:
-            self.finish(job, verdict.command, verdict.reason, result)
-
-    @staticmethod
-    def _clear_holder(job: Job) -> None:
-        job.worker, job.ticket, job.leased_at_ms = "", b"", 0
+            self.finish(job, verdict.command, verdict.reason)
 
     def finish(self, job: Job, command: Command, reason: str, result: bytes | None = None) -> None:
         """Move a job to a final state, and tell those who wait for it or for its room."""
         memory, now = self._memory, self._memory.now
-        queue = memory.queues[job.queue]
-        job.reason = reason
+        job.reason = shortened(reason)
         job.cancelling = False
         job.finished_at_ms, job.finished_boot_ms = now.wall_ms, now.boot_ms
         memory.move(job, command)
         self._waiting.job_finished(job, result)
-        self._waiting.room_made(queue)
+        self._waiting.room_made(job.queue)
 
-    def expire_if_over(self, job: Job) -> None:
-        """A waiting job whose expiry has passed becomes dead."""
-        if job.expires_boot_ms and job.expires_boot_ms <= self._memory.now.boot_ms:
-            self.finish(job, Command.EXPIRED, f"expired: not started within {job.expires_ms} ms")
+    def expire_if_over(self, job: Job) -> bool:
+        """A waiting job whose expiry has passed becomes dead; whether that was so.
+
+        Asked by timer, and again at each hand-out: the timer may be a moment late.
+        """
+        if not job.expires_boot_ms or job.expires_boot_ms > self._memory.now.boot_ms:
+            return False
+        what = f"attempt {job.attempt + 1} did not start" if job.attempt else "not started"
+        self.finish(job, Command.EXPIRED, f"expired: {what} within {job.expires_ms} ms")
+        return True
 
     def _row(
         self,
@@ -252,7 +230,7 @@ class Leasing:
         return (
             job.number,
             job.attempt,
-            str(outcome),
+            outcome.value,
             reason,
             report,
             job.token_epoch,
@@ -267,3 +245,30 @@ class Leasing:
             cpu_ms,
             result,
         )
+
+
+def _clear_holder(job: Job) -> None:
+    job.worker, job.ticket, job.leased_at_ms = "", b"", 0
+
+
+def _message(job: Job, policy: Policy) -> work.Job:
+    return work.Job(
+        [job.token_epoch, job.token_counter],
+        job.id,
+        job.number,
+        job.kind,
+        job.queue,
+        job.attempt,
+        b"",
+        policy.time_limit_ms,
+        policy.lease_ms,
+        job.created_at_ms,
+        job.headers,
+    )
+
+
+def shortened(reason: str) -> str:
+    """A reason of at most `REASON_BYTES_MAX` bytes: what the core says before a peer's words comes on top."""
+    if len(reason) * 4 <= limits.REASON_BYTES_MAX:
+        return reason
+    return reason.encode()[: limits.REASON_BYTES_MAX].decode(errors="ignore")

@@ -17,12 +17,17 @@ A dead supervisor is not replaced for its workers: they end within two seconds, 
 freed as `shutdown` once each worker's own death is seen.
 """
 
+from collections.abc import Collection
+
 from ...proto import limits, messages, work
 from ...proto.model import Outcome
 from . import effects as fx
 from .leasing import Leasing
 from .memory import Memory
 from .workers import Lease, Peer, Pool, Registry, Worker
+
+REPORT_CALLERS_MAX = 8
+"""A supervisor repeats a report on each new connection; so many of them are answered."""
 
 
 class Liveness:
@@ -57,13 +62,19 @@ class Liveness:
         self._registry.refresh(worker)
         if worker.dead:
             return
+        if worker.report is not None:
+            self._apply_report(worker, worker.report)
+            return
         if worker.is_text:
             self._end_all(worker, Outcome.LOST, "its text connection ended")
-        if not worker.leases:
-            # It holds nothing that would need it back; if it returns it says hello as new.
-            self._registry.forget_worker(worker)
+        if not (worker.leases or (worker.ended and worker.can_return)):
+            # Nothing would need it back; if it returns it says hello as new.
+            self._forget(worker)
             return
+        # Also without leases: it may not have seen the answer to its last ack, and will repeat it.
         worker.back_by_ms = self._memory.now.mono_ms + self._memory.rules.reconnect_grace_ms
+        for lease in worker.leases.values():
+            lease.renew(worker.back_by_ms)
         self._leasing.check_by(worker.back_by_ms)
 
     def peer_exited(self, connection: int) -> None:
@@ -86,12 +97,12 @@ class Liveness:
             self._apply_report(worker, worker.report)
         elif pool is not None and pool.dead:
             self._end_all(worker, Outcome.SHUTDOWN, "its supervisor died")
-            self._registry.forget_worker(worker)
+            self._forget(worker)
         elif not worker.leases:
-            self._registry.forget_worker(worker)
+            self._forget(worker)
         elif not worker.is_supervised:
             self._end_all(worker, Outcome.LOST, "the worker died without a report")
-            self._registry.forget_worker(worker)
+            self._forget(worker)
         else:
             worker.report_by_ms = memory.now.mono_ms + memory.rules.supervisor_grace_ms
             self._leasing.check_by(worker.report_by_ms)
@@ -102,8 +113,14 @@ class Liveness:
         for worker in self._registry.of_pool(pool):
             if worker.dead:
                 self._end_all(worker, Outcome.SHUTDOWN, "its supervisor died")
-                self._registry.forget_worker(worker)
+                self._forget(worker)
         self._forget_pool_if_over(pool)
+
+    def _forget(self, worker: Worker) -> None:
+        self._registry.forget_worker(worker)
+        pool = self._registry.pool_of(worker)
+        if pool is not None:
+            self._forget_pool_if_over(pool)
 
     def _forget_pool_if_over(self, pool: Pool) -> None:
         gone = pool.connection is None and (pool.dead or pool.gone_by_ms <= self._memory.now.mono_ms)
@@ -113,17 +130,25 @@ class Liveness:
     # --- reports of supervisors -----------------------------------------------------------------------
 
     def exited(self, peer: Peer, request: int, message: work.Exited) -> None:
-        """A supervisor's report. It counts for workers of its ticket, and once the pidfd agrees."""
-        memory = self._memory
-        assert peer.pool is not None
+        """A supervisor's report. It counts for workers of its ticket, and once the pidfd agrees.
+
+        It is answered when it has been applied: until then the supervisor keeps it, and repeats it to
+        the next broker should this one die.
+        """
+        if peer.pool is None:
+            self._memory.refuse(peer.connection, request, "wrong_state", "exited: say `pool` first")
+            return
         worker = self._registry.by_nonce(peer.pool.ticket, message.worker)
-        if worker is not None:
-            if worker.connection is not None and not worker.dead:
-                # The report outran the pidfd; both are on their way, and the pidfd is the proof.
-                worker.report = message
-            else:
-                self._apply_report(worker, message)
-        memory.answer(peer.connection, request, messages.Done())
+        if worker is None:
+            self._memory.answer(peer.connection, request, messages.Done())
+            return
+        worker.report_callers.append((peer.connection, request))
+        del worker.report_callers[:-REPORT_CALLERS_MAX]
+        if worker.connection is not None and not worker.dead:
+            # The report outran the pidfd; both are on their way, and the pidfd is the proof.
+            worker.report = message
+        else:
+            self._apply_report(worker, message)
 
     def _apply_report(self, worker: Worker, report: work.Exited) -> None:
         worker.dead, worker.report = True, None
@@ -136,14 +161,17 @@ class Liveness:
                 self._leasing.end(lease, outcome, reason=reason, exited=report)
             else:
                 self._leasing.never_started(lease)
-        self._registry.forget_worker(worker)
+        for caller in worker.report_callers:
+            self._memory.answer(*caller, messages.Done())
+        self._forget(worker)
 
     # --- heartbeats ---------------------------------------------------------------------------------------
 
     def heartbeat(self, peer: Peer, request: int, message: work.Heartbeat) -> None:
         """Renew leases; the answer carries wishes. At once if there are none to wait for."""
         memory = self._memory
-        wishes = work.Wishes(quiet=memory.draining, stop=memory.stopping)
+        # Not `stop` when the broker ends: workers outlive it, and go on with the next one.
+        wishes = work.Wishes(quiet=memory.draining)
         if peer.worker is not None:
             stale = [token for token in message.tokens if not self._renew_own(peer.worker, token)]
             wishes = wishes._replace(cancel=stale)
@@ -159,28 +187,20 @@ class Liveness:
         lease = worker.leases.get((token[0], token[1]))
         if lease is None:
             return False
-        lease.deadline_ms = self._memory.now.mono_ms + lease.lease_ms
+        lease.renew(self._memory.now.mono_ms + lease.lease_ms)
         return lease.kill is None
 
     def _renew_worker(self, pool: Pool, nonce: str) -> None:
         worker = self._registry.by_nonce(pool.ticket, nonce)
         if worker is not None and not worker.dead:
             for lease in worker.leases.values():
-                lease.deadline_ms = self._memory.now.mono_ms + lease.lease_ms
+                lease.renew(self._memory.now.mono_ms + lease.lease_ms)
 
     def heartbeat_ms(self, pool: Pool | None) -> int:
         """How often to beat: a quarter of the shortest lease in use, at most `heartbeat_ms_max`."""
         rules = self._memory.rules
-        leases = [limits.LEASE_MS_DEFAULT]
-        leases += [
-            int(policy.get("lease_ms") or limits.LEASE_MS_DEFAULT)
-            for _, policy in self._memory.kinds.values()
-        ]
-        leases += [
-            int(queue.policy["lease_ms"])
-            for queue in (*rules.queues.values(), rules.queue_default)
-            if "lease_ms" in queue.policy
-        ]
+        leases = [rules.shortest_lease_ms]
+        leases += [policy["lease_ms"] for _, policy in self._memory.kinds.values() if "lease_ms" in policy]
         leases += [
             lease.lease_ms
             for lease in self._leasing.leases.values()
@@ -188,14 +208,21 @@ class Liveness:
         ]
         return min(rules.heartbeat_ms_max, max(min(leases) // limits.HEARTBEAT_SHARE_OF_LEASE, 1))
 
-    def stalled(self) -> None:
-        """The broker itself did not run: everybody gets a full interval before anything expires."""
+    def stalled(self, stalled_ms: int) -> None:
+        """The broker itself did not run: everybody gets a full interval before anything expires.
+
+        Time limits are not moved: a job runs on while the broker does not.
+        """
         mono, rules = self._memory.now.mono_ms, self._memory.rules
         for lease in self._leasing.leases.values():
-            lease.deadline_ms = max(lease.deadline_ms, mono + max(lease.lease_ms, rules.heartbeat_ms_max))
+            lease.renew(mono + max(lease.lease_ms, rules.heartbeat_ms_max))
+            if lease.kill is not None:
+                lease.kill_ms += stalled_ms
         for worker in self._registry.workers.values():
             if worker.back_by_ms:
                 worker.back_by_ms = max(worker.back_by_ms, mono + rules.reconnect_grace_ms)
+            if worker.report_by_ms:
+                worker.report_by_ms += stalled_ms
 
     # --- deadlines ---------------------------------------------------------------------------------------
 
@@ -227,17 +254,17 @@ class Liveness:
         if worker.dead:
             if worker.report_by_ms and worker.report_by_ms <= mono:
                 self._end_all(worker, Outcome.LOST, "the worker died, and its supervisor did not report it")
-                self._registry.forget_worker(worker)
+                self._forget(worker)
         elif worker.connection is None and worker.back_by_ms and worker.back_by_ms <= mono:
             worker.back_by_ms = 0
             if not worker.leases:
-                self._registry.forget_worker(worker)
+                self._forget(worker)
             elif worker.is_supervised:
                 for lease in list(worker.leases.values()):
                     self.kill(lease, Outcome.LOST)
             else:
                 self._end_all(worker, Outcome.LOST, "the worker disconnected and did not come back")
-                self._registry.forget_worker(worker)
+                self._forget(worker)
 
     def _check_lease(self, lease: Lease, mono: int) -> None:
         if lease.kill is not None:
@@ -271,9 +298,16 @@ class Liveness:
             message = work.Kill(lease.worker.nonce, list(lease.token), str(lease.kill), grace_ms)
             self._memory.effects.append(fx.Push(pool.connection, message))
 
-    def repeat_kills(self, pool: Pool) -> None:
-        """A supervisor came back: what it was told before may not have reached it."""
+    def supervisor_came(self, pool: Pool, alive: Collection[str]) -> None:
+        """A supervisor said who of its workers is `alive`, perhaps after it was away or this broker was.
+
+        What it was told before may not have reached it. A worker that it does not have has ended, and
+        its report has its usual time to come.
+        """
         for worker in self._registry.of_pool(pool):
+            if worker.connection is None and not worker.dead and worker.nonce not in alive:
+                self.worker_died(worker)
+                continue
             for lease in worker.leases.values():
                 if lease.kill is not None:
                     self.kill(lease, lease.kill)
@@ -308,12 +342,15 @@ def _reason_of_kill(kill: Outcome) -> str:
 def _verdict(lease: Lease, report: work.Exited) -> tuple[Outcome, str]:
     """The outcome of the attempt that a process was running when it ended."""
     killed_for = None if report.kill_token is None else tuple(report.kill_token)
-    if lease.kill is not None and (killed_for == lease.token or lease.kill is Outcome.CANCELLED):
+    is_meant = killed_for == lease.token
+    if lease.kill is not None and (is_meant or lease.kill is Outcome.CANCELLED):
         return lease.kill, _reason_of_kill(lease.kill)
-    if killed_for is not None and killed_for != lease.token:
+    if killed_for is not None and not is_meant:
         return Outcome.RELEASED, "ended by a kill that was meant for another attempt"
     if report.shutdown:
         return Outcome.SHUTDOWN, "the pool ended its worker"
+    if is_meant:
+        return Outcome.TIMEOUT, "killed, by an order from before the broker's restart"
     if report.signal is not None:
         return Outcome.CRASH, f"worker died (signal {report.signal})"
     if report.status is not None:

@@ -65,8 +65,7 @@ class Operating:
 
     def _revive(self, job: Job) -> None:
         memory = self._memory
-        number = memory.next_number()
-        job.position, job.epoch = number, memory.epoch
+        job.position, job.epoch = memory.next_number(), memory.epoch
         job.charged = job.crashes = job.releases = 0
         job.reason = "kicked"
         job.finished_at_ms = job.finished_boot_ms = 0
@@ -97,10 +96,13 @@ class Operating:
             self._counted(event, 1)
 
     def _delete(self, job: Job) -> None:
-        rules = self._memory.rules
+        memory = self._memory
+        rules, boot_ms = memory.rules, memory.now.boot_ms
         kept_ms = rules.id_kept_caller_ms if job.id_by_caller else rules.id_kept_library_ms
-        until_ms = kept_until(job.created_boot_ms, kept_ms, self._memory.now.boot_ms)
-        self._memory.delete(job.number, job.id, job.body_hash, job.queue, job.state, until_ms)
+        # A job of an earlier start may be on another boot's clock: too long is better than too short.
+        created_boot_ms = job.created_boot_ms if job.epoch == memory.epoch else boot_ms
+        until_ms = kept_until(created_boot_ms, kept_ms, boot_ms)
+        memory.delete(job.number, job.id, job.body_hash, job.queue, job.state, until_ms)
 
     def _dead_of_queue(self, event: Received) -> list[Job]:
         found = [found.job for found in event.found.values() if found.job is not None]
@@ -126,7 +128,8 @@ class Operating:
     def drain(self, event: Received, message: messages.Drain) -> None:
         """Hand out no more jobs at all; answered when the last attempt has ended."""
         self._memory.draining = True
-        self._waiting.drain_for((event.connection, event.request), message.timeout_ms)
+        if self._waiting.may_wait(event):
+            self._waiting.drain_for((event.connection, event.request), message.timeout_ms)
 
     def _job(self, event: Received, id: str) -> Job | None:
         """The job of an id, from memory or disk; None after refusing the request."""
@@ -140,10 +143,6 @@ class Operating:
 
 
 def kept_until(created_boot_ms: int, kept_ms: int, boot_ms: int) -> int:
-    """Until when an id is remembered beyond its row; 0 if its time is over already.
-
-    A job of an earlier boot counts as created at that boot's last known instant, which is never
-    later than now, and is remembered for at most its window from now.
-    """
+    """Until when an id is remembered beyond its row; 0 if its time is over already."""
     until_ms = min(created_boot_ms, boot_ms) + kept_ms
     return until_ms if until_ms > boot_ms else 0

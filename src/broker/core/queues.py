@@ -77,6 +77,11 @@ class Queue:
         """Nothing is known of this queue that a new object would not know."""
         return not (self.paused or self.parked or any(self.counts.values()))
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing of it waits, runs or needs a person."""
+        return not (self.paused or self.parked or self.live_count or self.counts[State.DEAD])
+
     def has_room(self, payload_bytes: int) -> bool:
         """Whether one more job of that size fits."""
         rules = self.rules

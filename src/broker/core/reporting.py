@@ -3,9 +3,12 @@
 `why` can be exact because every cause is in this one process's memory.
 """
 
+from collections.abc import Iterable
+from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
-from ...proto import messages
+from ...proto import limits, messages
 from ...proto.model import State
 from .events import Found, Received
 from .job import Job
@@ -13,21 +16,17 @@ from .leasing import Leasing
 from .memory import Memory
 from .queues import Queue
 from .waiting import Waiting, waited
-from .workers import Registry, Worker
-from .working import Working
+from .workers import Lease, Pool, Registry, Worker
 
 
 class Reporting:
     """The ops that only read."""
 
-    def __init__(
-        self, memory: Memory, registry: Registry, leasing: Leasing, waiting: Waiting, working: Working
-    ) -> None:
+    def __init__(self, memory: Memory, registry: Registry, leasing: Leasing, waiting: Waiting) -> None:
         self._memory = memory
         self._registry = registry
         self._leasing = leasing
         self._waiting = waiting
-        self._working = working
 
     # --- one job -----------------------------------------------------------------------------------------
 
@@ -41,7 +40,7 @@ class Reporting:
         shown = self._summary(job) | {
             "history": list(found.history),
             "result": found.result,
-            "policy": self._policy(job),
+            "policy": self._memory.policy(job)._asdict(),
         }
         if message.payload:
             shown["payload"] = found.payload
@@ -50,6 +49,7 @@ class Reporting:
     def _summary(self, job: Job) -> dict[str, Any]:
         now = self._memory.now
         scheduled = job.state is State.SCHEDULED
+        expires = job.expires_boot_ms > 0 and job.state in (State.SCHEDULED, State.READY)
         return row(job) | {
             "position": job.position,
             "charged": job.charged,
@@ -58,7 +58,7 @@ class Reporting:
             "cancelling": job.cancelling,
             "due_in_ms": max(job.due_boot_ms - now.boot_ms, 0) if scheduled and not job.run_at_ms else None,
             "run_at_ms": job.run_at_ms or None,
-            "expires_in_ms": max(job.expires_boot_ms - now.boot_ms, 0) if job.expires_boot_ms else None,
+            "expires_in_ms": max(job.expires_boot_ms - now.boot_ms, 0) if expires else None,
             "leased_at_ms": job.leased_at_ms or None,
             "finished_at_ms": job.finished_at_ms or None,
             "worker": self._worker_name(job),
@@ -71,22 +71,12 @@ class Reporting:
         worker = self._registry.workers.get(job.worker)
         return worker.name if worker is not None else job.worker
 
-    def _policy(self, job: Job) -> dict[str, int]:
-        names = (
-            "attempts_max",
-            "crashes_max",
-            "time_limit_ms",
-            "lease_ms",
-            "backoff_ms",
-            "backoff_cap_ms",
-        )
-        return {name: self._memory.policy(job, name) for name in names}
-
     def wait(self, event: Received, message: messages.Wait) -> None:
         """Answer at once for a finished job; a live one answers when it ends."""
         job = self._memory.by_id.get(message.id)
-        if job is not None:
+        if job is not None and self._waiting.may_wait(event):
             self._waiting.wait_for((event.connection, event.request), job, message.timeout_ms)
+        if job is not None:
             return
         found = event.found.get(message.id)
         if found is None or found.job is None:
@@ -141,7 +131,7 @@ class Reporting:
             )
             if holds
         ]
-        if not self._registry.knows_kind(job.kind):
+        if job.kind not in self._registry.known_kinds():
             reasons.append(f"no connected worker knows kind {job.kind}")
         elif not reasons:
             reasons += self._why_not_its_turn(job, queue)
@@ -167,23 +157,47 @@ class Reporting:
         elif worker.connection is None:
             back_ms = max(worker.back_by_ms - now.mono_ms, 0)
             reasons.append(f"the worker is disconnected and has {back_ms} ms left to come back")
+            reasons += self._why_not_ended(lease)
         return reasons
+
+    def _why_not_ended(self, lease: Lease) -> list[str]:
+        pool = self._registry.pool_of(lease.worker)
+        if lease.kill is None or (pool is not None and pool.connection is not None):
+            return []
+        return [f"nobody is connected who could end it: make sure that pid {lease.worker.pid} has ended"]
 
     # --- status ----------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """The queue as a whole; the shell adds what it knows of storage and of itself."""
-        memory = self._memory
+        """The queue as a whole; the shell adds what it knows of storage and of itself.
+
+        However much there is, the answer stays small: `totals` count everything, the lists name the
+        first `STATUS_ROWS_MAX` (of queues those that are not at rest), `left_out` says how many more.
+        """
+        memory, rows_max = self._memory, limits.STATUS_ROWS_MAX
+        queues, kinds = memory.queues, memory.kinds
+        workers, pools = self._registry.workers, self._registry.pools
+        shown = nsmallest(rows_max, queues.values(), key=lambda queue: (queue.is_at_rest, queue.name))
+        sizes = (("queues", queues), ("pools", pools), ("workers", workers), ("kinds", kinds))
         return {
             "epoch": memory.epoch,
             "draining": memory.draining,
             "paused_all": memory.paused_all,
-            "queues": {name: self._queue(queue) for name, queue in sorted(memory.queues.items())},
-            "pools": [self._pool(pool.ticket) for pool in self._registry.pools.values()],
-            "workers": [self._worker(worker) for worker in self._registry.workers.values()],
-            "kinds": {kind: {"pool": pool} | dict(policy) for kind, (pool, policy) in memory.kinds.items()},
+            "totals": self._totals(),
+            "queues": {queue.name: self._queue(queue) for queue in sorted(shown, key=lambda q: q.name)},
+            "pools": [self._pool(pool) for pool in islice(pools.values(), rows_max)],
+            "workers": [self._worker(worker) for worker in islice(workers.values(), rows_max)],
+            "kinds": {
+                kind: {"pool": pool} | dict(policy)
+                for kind, (pool, policy) in islice(kinds.items(), rows_max)
+            },
+            "left_out": {name: max(len(held) - rows_max, 0) for name, held in sizes},
             "warnings": self._warnings(),
         }
+
+    def _totals(self) -> dict[str, int]:
+        queues = self._memory.queues.values()
+        return {str(state): sum(queue.counts[state] for queue in queues) for state in State}
 
     def _queue(self, queue: Queue) -> dict[str, Any]:
         oldest = queue.oldest_ready()
@@ -197,8 +211,7 @@ class Reporting:
             "waiting_for_room": len(queue.parked),
         }
 
-    def _pool(self, ticket: bytes) -> dict[str, Any]:
-        pool = self._registry.pools[ticket]
+    def _pool(self, pool: Pool) -> dict[str, Any]:
         return {
             "name": pool.name,
             "pid": pool.pid,
@@ -226,17 +239,34 @@ class Reporting:
         }
 
     def _warnings(self) -> list[str]:
-        memory = self._memory
-        warnings = list(self._working.conflicts.values())
-        for queue in memory.queues.values():
-            for kind in queue.ready_kinds():
-                if not self._registry.knows_kind(kind):
-                    warnings.append(f"queue {queue.name}: no connected worker knows kind {kind}")
-            if queue.counts[State.DEAD]:
-                warnings.append(f"queue {queue.name}: {queue.counts[State.DEAD]} dead jobs need a person")
-        if memory.storage_full:
-            warnings.append("the disk is full or nearly so: enqueues are refused")
+        warnings = list(islice(self._all_warnings(), limits.WARNINGS_MAX + 1))
+        if len(warnings) > limits.WARNINGS_MAX:
+            warnings[-1] = f"there are more than these {limits.WARNINGS_MAX} warnings"
         return warnings
+
+    def _all_warnings(self) -> Iterable[str]:
+        memory = self._memory
+        if memory.storage_full:
+            yield "the disk is full or nearly so: enqueues are refused"
+        yield from self._contradictions()
+        known = self._registry.known_kinds()
+        for queue in memory.queues.values():
+            if queue.counts[State.DEAD]:
+                yield f"queue {queue.name}: {queue.counts[State.DEAD]} dead jobs need a person"
+            for kind in queue.ready_kinds:
+                if kind not in known:
+                    yield f"queue {queue.name}: no connected worker knows kind {kind}"
+
+    def _contradictions(self) -> Iterable[str]:
+        """Kinds that supervisors who are here now declare differently."""
+        first: dict[str, Pool] = {}
+        for pool in self._registry.pools.values():
+            if pool.connection is None:
+                continue
+            for kind, policy in pool.kinds.items():
+                other = first.setdefault(kind, pool)
+                if other.kinds[kind] != policy:
+                    yield f"pools {other.name} and {pool.name} declare kind {kind} differently"
 
 
 def row(job: Job) -> dict[str, Any]:

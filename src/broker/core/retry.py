@@ -25,6 +25,7 @@ from typing import NamedTuple
 from ...proto import limits
 from ...proto.model import Outcome
 from .lifecycle import Command
+from .rules import Policy
 
 UNCHARGED = frozenset({Outcome.RELEASED, Outcome.SHUTDOWN})
 CRASHES = frozenset({Outcome.CRASH, Outcome.LOST})
@@ -36,15 +37,6 @@ class Counters(NamedTuple):
     charged: int
     crashes: int
     releases: int
-
-
-class Limits(NamedTuple):
-    """The policy values that decide."""
-
-    attempts_max: int
-    crashes_max: int
-    backoff_ms: int
-    backoff_cap_ms: int
 
 
 class Verdict(NamedTuple):
@@ -59,17 +51,16 @@ class Verdict(NamedTuple):
 def decide(
     outcome: Outcome,
     before: Counters,
-    policy: Limits,
+    policy: Policy,
     *,
     reason: str,
     after_ms: int | None,
     chance: float,
 ) -> Verdict:
-    """The verdict on an attempt that ended with `outcome`; `chance` in [0, 1) is the jitter's dice."""
-    if outcome is Outcome.OK:
-        return Verdict(Command.ACKED, before._replace(releases=0), 0, "")
+    """The verdict on an attempt that did not succeed; `chance` in [0, 1) is the jitter's dice."""
+    assert outcome is not Outcome.OK
     if outcome is Outcome.CANCELLED:
-        return Verdict(Command.CANCELLED, before, 0, reason)
+        return Verdict(Command.CANCELLED, before, 0, f"cancelled while it ran: {reason}")
     if outcome in UNCHARGED:
         return _uncharged(outcome, before, reason)
     counters = Counters(before.charged + 1, before.crashes + (outcome in CRASHES), 0)
@@ -95,7 +86,7 @@ def _uncharged(outcome: Outcome, before: Counters, reason: str) -> Verdict:
     return Verdict(Command.RETURNED, counters, 0, f"{outcome}: {reason}")
 
 
-def backoff(charged: int, policy: Limits, chance: float) -> int:
+def backoff(charged: int, policy: Policy, chance: float) -> int:
     """Milliseconds until the next attempt, after `charged` charged ones. At most the cap, at least 0."""
     base, cap = policy.backoff_ms, policy.backoff_cap_ms
     exponent = max(charged - 1, 0)

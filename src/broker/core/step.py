@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from ...proto import limits, messages, work
-from ...proto.model import State
+from ...proto.model import Outcome, State
 from . import effects as fx
 from . import events as ev
 from .enqueueing import Enqueueing
@@ -32,6 +32,18 @@ from .rules import Rules
 from .waiting import Waiting
 from .workers import Pool, Registry, Worker
 from .working import Working
+
+_WITH_LOOK_UPS = frozenset(
+    {
+        messages.Enqueue,
+        messages.Show,
+        messages.Wait,
+        messages.Why,
+        messages.Cancel,
+        messages.Kick,
+        messages.Drop,
+    }
+)
 
 
 @attrs.frozen
@@ -57,7 +69,7 @@ class Core:
         self._enqueueing = enqueueing = Enqueueing(memory, leasing, waiting)
         self._working = working = Working(memory, registry, leasing, liveness, enqueueing)
         self._operating = operating = Operating(memory, leasing, liveness, waiting)
-        self._reporting = reporting = Reporting(memory, registry, leasing, waiting, working)
+        self._reporting = reporting = Reporting(memory, registry, leasing, waiting)
         self._messages: dict[type[Any], Callable[[ev.Received, Any], None]] = {
             messages.Enqueue: enqueueing.enqueue,
             messages.Hello: working.hello,
@@ -88,6 +100,7 @@ class Core:
             ev.Stalled: self._stalled,
             ev.StorageChanged: self._storage_changed,
             ev.PruneFound: self._prune_found,
+            ev.IdsForgotten: self._ids_forgotten,
             ev.StopRequested: self._stop_requested,
         }
 
@@ -132,25 +145,32 @@ class Core:
     def trim_departed(self, asked_at: int) -> None:
         """No look-up asked before that step is outstanding any more."""
         departed = self._memory.departed
-        while departed:
-            id = next(iter(departed))
-            if departed[id] > asked_at:
-                return
+        over: list[str] = []
+        for id, step in departed.items():
+            if step > asked_at:
+                break
+            over.append(id)
+        for id in over:
             del departed[id]
 
     def wants(self, message: messages.Message) -> Sequence[Want]:
         """What must be looked up before this message is stepped."""
+        memory = self._memory
         if isinstance(message, messages.Enqueue):
-            return () if message.fresh or message.id in self._memory.by_id else (Want(message.id),)
+            if message.id in memory.by_id or (
+                message.fresh and memory.fresh.believes(message.id, memory.now)
+            ):
+                return ()
+            return (Want(message.id),)
         if isinstance(message, messages.Show):
             return (Want(message.id, history=True, payload=message.payload),)
         if isinstance(message, messages.Wait):
-            return () if message.id in self._memory.by_id else (Want(message.id, history=True),)
+            return () if message.id in memory.by_id else (Want(message.id, history=True),)
         if isinstance(message, messages.Why | messages.Cancel):
-            return () if message.id in self._memory.by_id else (Want(message.id),)
+            return () if message.id in memory.by_id else (Want(message.id),)
         if isinstance(message, messages.Kick | messages.Drop):
             if message.id is not None:
-                return () if message.id in self._memory.by_id else (Want(message.id),)
+                return () if message.id in memory.by_id else (Want(message.id),)
             return () if message.queue is None else (Want(queue=message.queue, limit=message.limit),)
         return ()
 
@@ -160,27 +180,32 @@ class Core:
         message = event.message
         if event.connection not in self._registry.peers:
             return
-        if self._is_out_of_date(event):
-            self._memory.effects.append(fx.LookAgain(event))
-            return
-        if isinstance(message, messages.Kick | messages.Drop) and (message.id is None) == (
-            message.queue is None
-        ):
-            text = "say which: either `id` or `queue`"
-            self._memory.refuse(event.connection, event.request, "bad_message", text)
-            return
+        kind = type(message)
+        if kind in _WITH_LOOK_UPS:
+            if self._is_out_of_date(event):
+                self._memory.effects.append(fx.LookAgain(event))
+                return
+            if isinstance(message, messages.Kick | messages.Drop) and (
+                (message.id is None) == (message.queue is None)
+            ):
+                text = "say which: either `id` or `queue`"
+                self._memory.refuse(event.connection, event.request, "bad_message", text)
+                return
         if self._waiting.is_waiting((event.connection, event.request)):
             text = f"request id {event.request} is in use by a request that waits"
             self._memory.refuse(event.connection, event.request, "bad_message", text)
             return
-        self._messages[type(message)](event, message)
+        self._messages[kind](event, message)
 
     def _is_out_of_date(self, event: ev.Received) -> bool:
-        departed = self._memory.departed
+        found = event.found
         for want in self.wants(event.message):
-            if want.id is not None and want.id not in event.found:
+            if want.id is not None and want.id not in found:
                 return True
-        return any(departed.get(id, 0) > event.asked_at for id in event.found)
+        if not found:
+            return False
+        departed = self._memory.departed
+        return any(departed.get(id, 0) > event.asked_at for id in found)
 
     def _status(self, event: ev.Received, _: messages.Status) -> None:
         report = messages.StatusReport(self._reporting.status())
@@ -197,6 +222,7 @@ class Core:
     def _time_passed(self, _: ev.TimePassed) -> None:
         self._liveness.time_passed()
         self._enqueueing.time_passed()
+        self._memory.fresh.time_passed(self._memory.now)
         self._waiting.time_passed(len(self._leasing.leases))
 
     def _connected(self, event: ev.Connected) -> None:
@@ -216,7 +242,7 @@ class Core:
 
     def _stalled(self, event: ev.Stalled) -> None:
         self._memory.log("broker_stalled", stalled_ms=event.stalled_ms)
-        self._liveness.stalled()
+        self._liveness.stalled(event.stalled_ms)
 
     def _storage_changed(self, event: ev.StorageChanged) -> None:
         self._memory.storage_full = event.full
@@ -230,6 +256,9 @@ class Core:
             kept_ms = rules.id_kept_caller_ms if by_caller else rules.id_kept_library_ms
             until_ms = kept_until(created_boot_ms, kept_ms, memory.now.boot_ms)
             memory.delete(number, id, body_hash, queue, State(state), until_ms)
+
+    def _ids_forgotten(self, event: ev.IdsForgotten) -> None:
+        self._memory.ids_kept -= event.count
 
     def _stop_requested(self, _: ev.StopRequested) -> None:
         self._memory.stopping = True
@@ -261,16 +290,25 @@ class Core:
         for name in paused:
             memory.restore_paused(name)
         for (queue, state), count in finished_counts.items():
-            memory.queue(queue).counts[State(state)] = count
+            if count:
+                memory.queue(queue).counts[State(state)] = count
         for job in jobs:
-            memory.admit(job)
+            # Since when it is ready is not written down; it is not longer than since it was created.
+            memory.admit(job, job.created_boot_ms)
             if job.state is State.LEASED:
-                self._leasing.add(job, self._absent_worker(job))
+                self._restore_lease(job)
         for identity, token, op in ended:
             worker = self._registry.workers.get(identity)
             if worker is None:
                 worker = self._absent(identity, b"")
             worker.remember_ended(token, op)
+
+    def _restore_lease(self, job: Job) -> None:
+        worker = self._absent_worker(job)
+        lease = self._leasing.add(job, worker, self._memory.policy(job))
+        lease.renew(worker.back_by_ms)
+        if job.cancelling:
+            self._liveness.kill(lease, Outcome.CANCELLED)
 
     def _absent_worker(self, job: Job) -> Worker:
         """The holder of a recovered lease, who has its grace to come back."""
@@ -287,16 +325,7 @@ class Core:
         parts = identity.split("/")
         pid = int(parts[2]) if len(parts) == 5 else 0
         back_by_ms = self._memory.now.mono_ms + self._memory.rules.reconnect_grace_ms
-        worker = Worker(
-            identity=identity,
-            name=identity,
-            nonce=parts[-1],
-            pid=pid,
-            ticket=ticket,
-            kinds=frozenset(),
-            slots=1,
-            back_by_ms=back_by_ms,
-        )
+        worker = Worker(identity, identity, parts[-1], pid, ticket, back_by_ms=back_by_ms)
         self._registry.add_worker(worker)
         self._leasing.check_by(back_by_ms)
         return worker

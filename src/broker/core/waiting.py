@@ -6,18 +6,13 @@ compared to jobs, so one instant (`check_ms`) tells when any of them needs a loo
 
 from typing import NamedTuple
 
-import attrs
-
-from ...proto import messages
+from ...proto import limits, messages
 from ...proto.model import State
 from . import effects as fx
 from .events import Received
 from .job import Job
 from .memory import Memory
-from .queues import Queue
-
-Caller = tuple[int, int]
-"""(connection, request): whom to answer."""
+from .queues import Caller, Parked, Queue
 
 
 class _Waiter(NamedTuple):
@@ -28,16 +23,6 @@ class _Waiter(NamedTuple):
     deadline_ms: int | None
 
 
-@attrs.define
-class _Parked:
-    """One enqueue that waits for room in a queue."""
-
-    event: Received
-    queue: str
-    payload_bytes: int
-    deadline_ms: int
-
-
 class Waiting:
     """Open `wait`, `drain` and parked `enqueue` requests."""
 
@@ -46,7 +31,11 @@ class Waiting:
         self._waiters: dict[int, dict[Caller, _Waiter]] = {}
         self._by_caller: dict[Caller, _Waiter] = {}
         self._drainers: dict[Caller, int | None] = {}
-        self._parked: dict[Caller, _Parked] = {}
+        self._parked: dict[Caller, Parked] = {}
+        self._parked_bytes = 0
+        self._let_go: dict[Caller, str] = {}
+        """Enqueues that are being looked up once more because their queue had room, and which queue."""
+        self._turn = 0
         self.check_ms: int | None = None
 
     def _check_by(self, deadline_ms: int | None) -> None:
@@ -65,6 +54,8 @@ class Waiting:
 
     def job_finished(self, job: Job, result: bytes | None) -> None:
         """Answer everybody who waits for this job."""
+        if not self._waiters:
+            return
         for caller in self._waiters.pop(job.number, ()):
             del self._by_caller[caller]
             self._memory.answer(*caller, waited(job, result))
@@ -73,30 +64,61 @@ class Waiting:
         """Whether that request is open here: its id cannot be used for another one now."""
         return caller in self._by_caller or caller in self._parked or caller in self._drainers
 
+    @property
+    def is_full(self) -> bool:
+        """Whether one more request may not wait."""
+        return len(self._by_caller) + len(self._parked) + len(self._drainers) >= limits.WAITS_MAX
+
+    def may_wait(self, event: Received) -> bool:
+        """Whether a request may wait for its answer; else it was refused."""
+        if self._memory.stopping:
+            self._refuse_stopping((event.connection, event.request))
+        elif self.is_full:
+            text = f"{limits.WAITS_MAX} requests are waiting for their answer already"
+            self._memory.refuse(event.connection, event.request, "waits_full", text)
+        else:
+            return True
+        return False
+
     # --- room ---------------------------------------------------------------------------------------
+
+    def can_park(self, payload_bytes: int) -> bool:
+        """Whether one more enqueue of that size may wait."""
+        return not self.is_full and self._parked_bytes + payload_bytes <= limits.PARKED_BYTES_MAX
 
     def park(self, event: Received, queue: Queue, payload_bytes: int, deadline_ms: int) -> None:
         """Keep an enqueue until its queue has room, at most until the deadline."""
+        if not event.parked_turn:
+            self._turn += 1
+            event.parked_turn, event.parked_until_ms = self._turn, deadline_ms
+        parked = Parked(event, queue.name, payload_bytes, deadline_ms, event.parked_turn)
+        self._parked_bytes += payload_bytes
         caller = (event.connection, event.request)
-        self._parked[caller] = _Parked(event, queue.name, payload_bytes, deadline_ms)
-        queue.parked.append(event)
+        self._parked[caller] = queue.parked[caller] = parked
+        if event.parked_turn < self._turn:
+            # It was let go when there was room, and somebody else was faster: it keeps its turn.
+            in_turn = sorted(queue.parked.items(), key=lambda item: item[1].turn)
+            queue.parked = dict(in_turn)
         self._check_by(deadline_ms)
 
-    def room_made(self, queue: Queue) -> None:
+    def room_made(self, queue_name: str) -> None:
         """A job left a queue: let those that wait for room try again, first come first served."""
+        queue = self._memory.queues.get(queue_name)
+        if queue is None or not queue.parked:
+            return
         jobs, used = queue.live_count, queue.bytes
-        while queue.parked:
-            event = queue.parked[0]
-            parked = self._parked[event.connection, event.request]
+        for caller, parked in list(queue.parked.items()):
             used += parked.payload_bytes
             if jobs >= queue.rules.jobs_max or used > queue.rules.bytes_max:
                 break
             jobs += 1
-            queue.parked.popleft()
-            del self._parked[event.connection, event.request]
-            event.parked_until_ms = parked.deadline_ms
-            self._memory.effects.append(fx.LookAgain(event))
-        self._memory.forget_if_empty(queue)
+            self._unpark(caller)
+            self._let_go[caller] = queue_name
+            self._memory.effects.append(fx.LookAgain(parked.event))
+
+    def came_back(self, caller: Caller) -> str | None:
+        """An enqueue that was let go is here again: the queue to look at when it has been handled."""
+        return self._let_go.pop(caller, None)
 
     # --- drain ----------------------------------------------------------------------------------------
 
@@ -133,9 +155,11 @@ class Waiting:
                 del self._drainers[caller]
                 self._memory.answer(*caller, messages.Drained(leased_count))
         for caller, parked in list(self._parked.items()):
-            if parked.deadline_ms <= mono:
+            if parked.deadline_ms <= mono and caller in self._parked:
                 self._unpark(caller)
-                self._memory.refuse(*caller, "queue_full", f"queue {parked.queue} stayed full")
+                text = f"queue {parked.queue} stayed full"
+                self._memory.refuse(*caller, "queue_full", text, {"queue": parked.queue})
+                self.room_made(parked.queue)
         self._find_next_check()
 
     def _find_next_check(self) -> None:
@@ -150,18 +174,27 @@ class Waiting:
             self._forget_waiter(caller)
         for caller in [caller for caller in self._drainers if caller[0] == connection]:
             del self._drainers[caller]
+        left = [self._let_go.pop(caller) for caller in list(self._let_go) if caller[0] == connection]
         for caller in [caller for caller in self._parked if caller[0] == connection]:
+            left.append(self._parked[caller].queue)
             self._unpark(caller)
+        # Whoever waits behind them may have room now.
+        for queue_name in dict.fromkeys(left):
+            self.room_made(queue_name)
 
     def stop(self) -> None:
         """The broker ends: everybody who waits is told so."""
         for caller in (*self._by_caller, *self._drainers, *self._parked):
-            self._memory.refuse(*caller, "shutting_down", "the broker is stopping; ask again when it is back")
+            self._refuse_stopping(caller)
         for caller in list(self._parked):
             self._unpark(caller)
         self._waiters.clear()
         self._by_caller.clear()
         self._drainers.clear()
+
+    def _refuse_stopping(self, caller: Caller) -> None:
+        text = "the broker is stopping; ask again when it is back"
+        self._memory.refuse(*caller, "shutting_down", text)
 
     def _forget_waiter(self, caller: Caller) -> None:
         waiter = self._by_caller.pop(caller)
@@ -172,8 +205,9 @@ class Waiting:
 
     def _unpark(self, caller: Caller) -> None:
         parked = self._parked.pop(caller)
+        self._parked_bytes -= parked.payload_bytes
         queue = self._memory.queues[parked.queue]
-        queue.parked.remove(parked.event)
+        del queue.parked[caller]
         self._memory.forget_if_empty(queue)
 
 

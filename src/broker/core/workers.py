@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from ...proto import work
 from ...proto.model import Outcome
 
 Key = tuple[int, int]
@@ -20,9 +21,13 @@ ENDED_KEPT = 64
 """Ended tokens a worker's repeats are recognised by, beyond its slots."""
 
 
+RAW = "connection/"
+"""How the identity of a worker begins that gave none: it is its connection, and ends with it."""
+
+
 def identity_text(identity: Iterable[Any]) -> str:
     """`boot id/pid namespace/pid/start ticks/nonce`, as the journal keeps it."""
-    return "/".join(str(part) for part in identity)
+    return "/".join(map(str, identity))
 
 
 @attrs.define(eq=False)
@@ -42,6 +47,10 @@ class Lease:
     kill_ms: int = 0
     """When the one who was told has been silent too long."""
 
+    def renew(self, deadline_ms: int) -> None:
+        """Not lost before then. Never sooner than before: a first deadline may be a supervisor's beat away."""
+        self.deadline_ms = max(self.deadline_ms, deadline_ms)
+
 
 @attrs.define(eq=False)
 class Worker:
@@ -52,8 +61,8 @@ class Worker:
     nonce: str
     pid: int
     ticket: bytes
-    kinds: frozenset[str]
-    slots: int
+    kinds: frozenset[str] = frozenset()
+    slots: int = 1
     is_text: bool = False
     connection: int | None = None
     leases: dict[Key, Lease] = attrs.Factory(dict[Key, Lease])
@@ -65,8 +74,17 @@ class Worker:
     """While disconnected: when its reconnect grace is over. Monotonic."""
     report_by_ms: int = 0
     """While dead and unreported: when its supervisor's grace is over. Monotonic."""
-    report: Any = None
+    report: work.Exited | None = None
     """An `exited` that came before the pidfd agreed."""
+    report_callers: list[tuple[int, int]] = attrs.Factory(list[tuple[int, int]])
+    """(connection, request) of those whom its application will answer."""
+    idle_since: int = 0
+    """Its turn among the idle: whoever has the lowest has waited longest."""
+
+    @property
+    def can_return(self) -> bool:
+        """Whether a new connection could show that it is this worker's."""
+        return not self.identity.startswith(RAW)
 
     @property
     def is_supervised(self) -> bool:
@@ -93,6 +111,8 @@ class Pool:
 
     ticket: bytes
     name: str
+    identity: str = ""
+    """Empty while only its workers' leases tell of it, after a restart."""
     pid: int = 0
     connection: int | None = None
     kinds: Mapping[str, Mapping[str, Any]] = attrs.Factory(dict[str, Mapping[str, Any]])
@@ -122,39 +142,60 @@ class Registry:
         self.workers: dict[str, Worker] = {}
         self.pools: dict[bytes, Pool] = {}
         self._idle: dict[frozenset[str], dict[str, Worker]] = {}
+        self._turn = 0
         self._by_nonce: dict[tuple[bytes, str], Worker] = {}
 
     def refresh(self, worker: Worker) -> None:
-        """Enter a worker among the idle, or take it out, by its free slots."""
+        """Enter a worker among the idle, behind all others, or take it out, by its free slots."""
         idle = self._idle.get(worker.kinds)
+        if idle is not None:
+            idle.pop(worker.identity, None)
         if worker.free_slots > 0 and worker.identity in self.workers:
             if idle is None:
                 idle = self._idle[worker.kinds] = {}
+            self._turn += 1
+            worker.idle_since = self._turn
             idle[worker.identity] = worker
-        elif idle is not None and idle.pop(worker.identity, None) is not None and not idle:
+        elif idle is not None and not idle:
             del self._idle[worker.kinds]
 
     def idle_for(self, kind: str) -> Worker | None:
         """The worker that has waited longest among those that can run a kind."""
+        longest: Worker | None = None
         for kinds, idle in self._idle.items():
             if kind in kinds:
-                return next(iter(idle.values()))
-        return None
+                worker = next(iter(idle.values()))
+                if longest is None or worker.idle_since < longest.idle_since:
+                    longest = worker
+        return longest
 
     def idle(self) -> list[Worker]:
-        """All workers with a free slot."""
-        return [worker for idle in self._idle.values() for worker in idle.values()]
+        """All workers with a free slot, the longest idle first."""
+        workers = [worker for idle in self._idle.values() for worker in idle.values()]
+        return sorted(workers, key=lambda worker: worker.idle_since)
 
     def add_worker(self, worker: Worker) -> None:
         """Make a worker known."""
         self.workers[worker.identity] = worker
-        self._by_nonce[worker.ticket, worker.nonce] = worker
+        if worker.ticket:
+            self._by_nonce[worker.ticket, worker.nonce] = worker
         self.refresh(worker)
 
     def forget_worker(self, worker: Worker) -> None:
         """The worker has ended and owns nothing any more."""
+        assert not worker.leases
+        self._out_of_indexes(worker)
+
+    def renew(self, worker: Worker, ticket: bytes, kinds: frozenset[str], slots: int) -> None:
+        """What the indexes go by changed: the worker said hello anew."""
+        self._out_of_indexes(worker)
+        worker.ticket, worker.kinds, worker.slots = ticket, kinds, slots
+        self.add_worker(worker)
+
+    def _out_of_indexes(self, worker: Worker) -> None:
         self.workers.pop(worker.identity, None)
-        self._by_nonce.pop((worker.ticket, worker.nonce), None)
+        if worker.ticket:
+            self._by_nonce.pop((worker.ticket, worker.nonce), None)
         self.refresh(worker)
 
     def by_nonce(self, ticket: bytes, nonce: str) -> Worker | None:
@@ -169,6 +210,10 @@ class Registry:
         """The supervisor of a worker, if it is known."""
         return self.pools.get(worker.ticket) if worker.ticket else None
 
-    def knows_kind(self, kind: str) -> bool:
-        """Whether a connected worker can run a kind."""
-        return any(kind in worker.kinds and worker.connection is not None for worker in self.workers.values())
+    def known_kinds(self) -> set[str]:
+        """Kinds that a connected worker can run."""
+        return {
+            kind
+            for kinds in {worker.kinds for worker in self.workers.values() if worker.connection is not None}
+            for kind in kinds
+        }

@@ -6,30 +6,19 @@ is answered as the first was, because a worker keeps an ack until it is confirme
 seen the confirmation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...proto import limits, messages, work
 from ...proto.model import Outcome
+from ...proto.rules import POLICY
 from . import effects as fx
-from .enqueueing import Enqueueing
+from .enqueueing import Enqueueing, cap_below_base
 from .events import Received
 from .leasing import Leasing
 from .liveness import Liveness
 from .memory import Memory
-from .workers import Key, Lease, Peer, Pool, Registry, Worker, identity_text
-
-POLICY_NAMES = (
-    "queue",
-    "priority",
-    "expires_ms",
-    "attempts_max",
-    "crashes_max",
-    "time_limit_ms",
-    "lease_ms",
-    "backoff_ms",
-    "backoff_cap_ms",
-)
+from .workers import RAW, Key, Lease, Peer, Pool, Registry, Worker, identity_text
 
 
 class Working:
@@ -48,21 +37,39 @@ class Working:
         self._leasing = leasing
         self._liveness = liveness
         self._enqueueing = enqueueing
-        self.conflicts: dict[str, str] = {}
-        """Kinds that pools declare differently, and how, for `status`."""
 
     # --- first messages --------------------------------------------------------------------------------
 
     def hello(self, event: Received, message: messages.Hello) -> None:
         """A client only learns the limits; a worker takes its place and says what it holds."""
         peer = self._registry.peers[event.connection]
-        lost: list[messages.Token] = []
-        if message.role == "work":
-            lost = self._worker_hello(peer, message)
-        self._memory.answer(event.connection, event.request, self._welcome(None, lost))
-        if peer.worker is not None:
-            # After the answer, so that a worker never sees a job before its welcome.
-            self._leasing.fill(peer.worker)
+        if message.role != "work":
+            self._memory.answer(event.connection, event.request, self._welcome(None))
+        elif wrong := self._wrong_hello(peer, message):
+            self._turn_away(event, wrong)
+        else:
+            self._worker_hello(event, peer, message)
+
+    def _turn_away(self, event: Received, wrong: str) -> None:
+        # A connection has one first message, so one that was refused leaves nothing it could be.
+        self._memory.refuse(event.connection, event.request, "bad_message", wrong)
+        self._memory.effects.append(fx.Close(event.connection, wrong))
+
+    def _wrong_hello(self, peer: Peer, message: messages.Hello) -> str:
+        """What is wrong with a worker's introduction; empty if nothing is."""
+        if peer.worker is not None or peer.pool is not None:
+            return "hello: this connection has introduced itself already"
+        if not message.identity:
+            return "hello: a `ticket` needs an `identity` to report on" if message.ticket else ""
+        known = self._registry.workers.get(identity_text(message.identity))
+        if known is not None and known.dead:
+            return "hello: the process of this identity has ended"
+        if known is not None and known.ticket and known.ticket != message.ticket:
+            return "hello: this identity belongs to another supervisor"
+        namesake = self._registry.by_nonce(message.ticket, message.identity[4])
+        if namesake is not None and namesake is not known:
+            return "hello: another worker of this supervisor has this nonce"
+        return ""
 
     def _welcome(self, pool: Pool | None, lost: Sequence[messages.Token] = ()) -> messages.Welcome:
         return messages.Welcome(
@@ -75,18 +82,21 @@ class Working:
             lost=lost,
         )
 
-    def _worker_hello(self, peer: Peer, message: messages.Hello) -> list[messages.Token]:
+    def _worker_hello(self, event: Received, peer: Peer, message: messages.Hello) -> None:
         worker = self._worker_of(peer, message)
-        peer.worker = worker
         held = {(int(entry[0]), int(entry[1])): str(entry[2]) for entry in message.held}
-        lost: list[messages.Token] = []
-        for token, phase in held.items():
-            if token not in worker.leases and not (phase == "finished" and token in worker.ended):
-                lost.append(list(token))
+        lost: list[messages.Token] = [
+            list(token)
+            for token, phase in held.items()
+            if token not in worker.leases and not (phase == "finished" and token in worker.ended)
+        ]
+        # While it counts as disconnected nothing is handed to it: what it gives back here may suit
+        # another worker, and it must see its welcome before any job.
         for lease in list(worker.leases.values()):
             self._settle_held(lease, held.get(lease.token))
-        self._registry.refresh(worker)
-        return lost
+        peer.worker, worker.connection = worker, peer.connection
+        self._memory.answer(event.connection, event.request, self._welcome(None, lost))
+        self._leasing.fill(worker)
 
     def _settle_held(self, lease: Lease, phase: str | None) -> None:
         if phase is None:
@@ -95,65 +105,63 @@ class Working:
         elif phase == "unstarted":
             self._leasing.never_started(lease, "release")
         else:
-            lease.deadline_ms = self._memory.now.mono_ms + lease.lease_ms
+            lease.renew(self._memory.now.mono_ms + lease.lease_ms)
 
     def _worker_of(self, peer: Peer, message: messages.Hello) -> Worker:
-        """The known worker of this identity on its new connection, or a new one."""
-        raw = f"connection/{self._memory.epoch}/{peer.connection}"
-        identity = identity_text(message.identity) if message.identity else raw
+        """The known worker of this identity, or a new one; not connected yet."""
+        identity = identity_text(message.identity) or f"{RAW}{self._memory.epoch}/{peer.connection}"
         worker = self._registry.workers.get(identity)
         if worker is None:
-            worker = Worker(
-                identity=identity,
-                name=message.name or identity,
-                nonce=str(message.identity[4]) if message.identity else raw,
-                pid=int(message.identity[2]) if message.identity else peer.pid,
-                ticket=bytes(message.ticket),
-                kinds=frozenset(message.kinds),
-                slots=message.slots,
-            )
-        elif worker.connection is not None and worker.connection != peer.connection:
+            worker = Worker(identity=identity, name=identity, nonce="", pid=peer.pid, ticket=b"")
+        elif worker.connection is not None:
             self._memory.effects.append(fx.Close(worker.connection, "the worker said hello anew"))
-        # Out of the indexes while what they go by changes, and back in below.
-        self._registry.forget_worker(worker)
-        worker.ticket = bytes(message.ticket)
-        worker.kinds, worker.slots = frozenset(message.kinds), message.slots
-        worker.name, worker.is_text = message.name or worker.name, peer.is_text
-        worker.connection, worker.dead, worker.back_by_ms = peer.connection, False, 0
-        self._registry.add_worker(worker)
+        worker.connection, worker.back_by_ms = None, 0
+        worker.name, worker.is_text = message.name or identity, peer.is_text
+        if message.identity:
+            worker.pid, worker.nonce = int(message.identity[2]), str(message.identity[4])
+        kinds = frozenset(message.kinds)
+        self._registry.renew(worker, bytes(message.ticket), kinds, message.slots)
         return worker
 
     def pool(self, event: Received, message: work.Pool) -> None:
         """A supervisor takes its place and declares the kinds it serves."""
         peer = self._registry.peers[event.connection]
+        if wrong := self._wrong_pool(peer, message):
+            self._turn_away(event, wrong)
+            return
         pool = self._registry.pools.get(message.ticket)
         if pool is None:
             pool = self._registry.pools[message.ticket] = Pool(message.ticket, message.name)
-        elif pool.connection is not None and pool.connection != event.connection:
+        elif pool.connection is not None:
             self._memory.effects.append(fx.Close(pool.connection, "the supervisor said pool anew"))
         pool.name, pool.pid = message.name, int(message.identity[2])
-        pool.connection, pool.dead, pool.gone_by_ms = event.connection, False, 0
+        pool.identity = identity_text(message.identity)
+        pool.connection, pool.gone_by_ms = event.connection, 0
         peer.pool = pool
-        declared = {str(kind["kind"]): _policy(kind) for kind in message.kinds}
-        pool.kinds = declared
+        pool.kinds = declared = {str(kind["kind"]): _policy(kind) for kind in message.kinds}
         for kind, policy in declared.items():
             self._declare(pool, kind, policy)
         pool.heartbeat_ms = self._liveness.heartbeat_ms(pool)
         self._memory.answer(event.connection, event.request, self._welcome(pool))
-        self._liveness.repeat_kills(pool)
+        self._liveness.supervisor_came(pool, frozenset(message.workers))
+
+    def _wrong_pool(self, peer: Peer, message: work.Pool) -> str:
+        """What is wrong with a supervisor's introduction; empty if nothing is."""
+        if peer.worker is not None or peer.pool is not None:
+            return "pool: this connection has introduced itself already"
+        known = self._registry.pools.get(message.ticket)
+        if known is not None and known.identity not in ("", identity_text(message.identity)):
+            return "pool: this ticket belongs to another supervisor"
+        for kind in message.kinds:
+            if cap_below_base(kind.get("backoff_ms"), kind.get("backoff_cap_ms")):
+                return f"pool: kind {kind['kind']}: `backoff_cap_ms` is below `backoff_ms`"
+        return ""
 
     def _declare(self, pool: Pool, kind: str, policy: dict[str, Any]) -> None:
-        memory = self._memory
-        known = memory.kinds.get(kind)
-        if known is not None and known[1] == policy:
-            return
-        others = [other.name for other in self._registry.pools.values() if other is not pool]
-        if known is not None and known[0] != pool.name and known[0] in others:
-            self.conflicts[kind] = f"pools {known[0]} and {pool.name} declare kind {kind} differently"
-        else:
-            self.conflicts.pop(kind, None)
-        memory.declare_kind(kind, pool.name, policy)
-        self._enqueueing.kind_declared(kind)
+        known = self._memory.kinds.get(kind)
+        if known is None or known[1] != policy:
+            self._memory.declare_kind(kind, pool.name, policy)
+            self._enqueueing.kind_declared(kind)
 
     # --- ends of attempts --------------------------------------------------------------------------------
 
@@ -162,14 +170,16 @@ class Working:
         lease = self._lease(event, message.token, "ack")
         if lease is None:
             return
-        # The answer is made first: it leaves in front of the next job, after the same commit.
-        self._memory.answer(event.connection, event.request, messages.Done())
         if lease.kill is Outcome.TIMEOUT:
-            reason = "finished, but only after its time limit"
-            self._leasing.end(lease, Outcome.TIMEOUT, op="ack", reason=reason)
+            # To confirm it would say that the job is done. But the worker has let go of it.
+            text = "the attempt was over its time limit before its ack came"
+            self._memory.refuse(event.connection, event.request, "lease_lost", text)
+            reason, duration_ms = "finished, but only after its time limit", message.duration_ms
+            self._leasing.end(lease, Outcome.TIMEOUT, reason=reason, duration_ms=duration_ms)
         else:
-            duration_ms, result = message.duration_ms, message.result
-            self._leasing.end(lease, Outcome.OK, op="ack", duration_ms=duration_ms, result=result)
+            # The answer is made first: it leaves in front of the next job, after the same commit.
+            self._memory.answer(event.connection, event.request, messages.Done())
+            self._leasing.succeed(lease, message.duration_ms, message.result)
 
     def nack(self, event: Received, message: work.Nack) -> None:
         """The attempt failed; a kill that was under way says why, else the worker does."""
@@ -178,8 +188,11 @@ class Working:
             return
         self._memory.answer(event.connection, event.request, messages.Done())
         outcome = Outcome(message.outcome)
-        if lease.kill is not None and outcome in (Outcome.TIMEOUT, Outcome.CANCELLED):
+        if outcome in (Outcome.TIMEOUT, Outcome.CANCELLED) and lease.kill is not None:
             outcome = lease.kill
+        elif outcome is Outcome.CANCELLED:
+            # Only a person withdraws a job; a handler that behaves as if one had is a failed attempt.
+            outcome = Outcome.ERROR
         self._leasing.end(
             lease,
             outcome,
@@ -217,5 +230,5 @@ class Working:
         return None
 
 
-def _policy(kind: Any) -> dict[str, Any]:
-    return {name: kind[name] for name in POLICY_NAMES if kind.get(name) is not None}
+def _policy(kind: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: kind[name] for name in POLICY if kind.get(name) is not None}

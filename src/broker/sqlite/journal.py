@@ -202,9 +202,16 @@ class SqliteJournal:
     def _writing(self, doing: str) -> Generator[Database]:
         """One transaction: all or nothing, and rolled back whatever went wrong."""
         with self._using(doing) as database:
-            database.run("BEGIN IMMEDIATE")
-            yield database
-            database.run("COMMIT")
+            try:
+                database.run("BEGIN IMMEDIATE")
+                yield database
+                database.run("COMMIT")
+            except apsw.Error:
+                raise
+            except BaseException:
+                # A fault of ours, say a value that no column takes: the batch is lost all the same.
+                self._broken = True
+                raise
 
     @contextmanager
     def _using(self, doing: str) -> Generator[Database]:

@@ -32,6 +32,8 @@ MSGPACK_VERSION_MIN = (1, 2, 1)
 
 _HEADER_BYTES = 100
 _MAGIC = b"SQLite format 3\0"
+_WRITE_VERSION = 18
+_WAL_MODE = 2
 _USER_VERSION = slice(60, 64)
 _APPLICATION_ID = slice(68, 72)
 
@@ -78,12 +80,20 @@ def _connect(path: str, vfs: str) -> Database:
 
 
 def _refuse_orphans(path: str) -> None:
-    for suffix in ("-wal", "-journal"):
-        if os.path.lexists(path + suffix):
-            raise JournalOrphanedError(
-                path,
-                f"is missing, but its log {path}{suffix} is there; bring back the file that belongs to it",
-            )
+    log = _log_of(path)
+    if log:
+        raise JournalOrphanedError(
+            path, f"is missing, but its log {log} is there; bring back the file that belongs to it"
+        )
+
+
+def _log_of(path: str) -> str | None:
+    """The log beside the file, if there is one with something in it."""
+    for log in (f"{path}-wal", f"{path}-journal"):
+        with suppress(FileNotFoundError):
+            if os.lstat(log).st_size:
+                return log
+    return None
 
 
 def _check_status(path: str, status: os.stat_result) -> None:
@@ -110,18 +120,22 @@ def _check_header(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         header = os.pread(fd, _HEADER_BYTES, 0)
+        _judge_header(path, header)
         if os.fstat(fd).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             # A copy restored under a common umask. Payloads are nobody else's business.
             os.fchmod(fd, 0o600)
     finally:
         os.close(fd)
+
+
+def _judge_header(path: str, header: bytes) -> None:
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
         raise JournalForeignError(path, "is not an SQLite database; restore the right file")
-    check_version(
-        path,
-        int.from_bytes(header[_APPLICATION_ID], "big"),
-        int.from_bytes(header[_USER_VERSION], "big"),
-    )
+    application_id = int.from_bytes(header[_APPLICATION_ID], "big")
+    check_version(path, application_id, int.from_bytes(header[_USER_VERSION], "big"))
+    if header[_WRITE_VERSION] != _WAL_MODE and (log := _log_of(path)):
+        # SQLite would take the log for this file's own and write another journal's pages into it.
+        raise JournalOrphanedError(path, f"is a copy, and the log {log} is another file's; move that away")
 
 
 def check_version(path: str, application_id: int, user_version: int) -> None:

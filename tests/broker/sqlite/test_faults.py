@@ -1,12 +1,15 @@
 """The journal on a failing disk: a full one may be tried again, after anything else nothing is."""
 
 import errno
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.faulty_vfs import OPERATIONS, Disk, faulty_disk
-from support.journals import BOOT_ID, BOOT_MS, WALL_MS, an_image, an_outcome, stored
+from support.journals import an_image, an_outcome, load, stored
 
 from stoker.broker.core.effects import Changes
 from stoker.broker.journal import JournalBrokenError, JournalFullError
@@ -28,7 +31,7 @@ def path(tmp_path: Path) -> str:
 
 def start(path: str, vfs: str = "") -> SqliteJournal:
     journal = SqliteJournal(path, vfs=vfs)
-    journal.load(boot_id=BOOT_ID, boot_ms=BOOT_MS, wall_ms=WALL_MS)
+    load(journal)
     return journal
 
 
@@ -42,7 +45,7 @@ def journal(path: str, disk: Disk) -> Iterator[SqliteJournal]:
 
 def numbers_after_restart(path: str) -> list[int]:
     journal = SqliteJournal(path)
-    recovered = journal.load(boot_id=BOOT_ID, boot_ms=BOOT_MS, wall_ms=WALL_MS)
+    recovered = load(journal)
     journal.close()
     return [job.number for job in recovered.jobs]
 
@@ -106,7 +109,7 @@ def test_commit_is_synced_before_it_returns(journal: SqliteJournal, disk: Disk) 
 
 def test_normal_mode_does_not_sync_a_commit(path: str, disk: Disk) -> None:
     journal = SqliteJournal(path, vfs=disk.name, synchronous="NORMAL")
-    journal.load(boot_id=BOOT_ID, boot_ms=BOOT_MS, wall_ms=WALL_MS)
+    load(journal)
     journal.commit(stored(an_image(1)))
     disk.calls.clear()
     journal.commit(stored(an_image(2)))
@@ -120,31 +123,69 @@ def test_start_on_a_full_disk_may_be_repeated(path: str, disk: Disk) -> None:
     disk.fail("write", system_errno=errno.ENOSPC)
     journal = SqliteJournal(path, vfs=disk.name)
     with pytest.raises(JournalFullError):
-        journal.load(boot_id=BOOT_ID, boot_ms=BOOT_MS, wall_ms=WALL_MS)
-    recovered = journal.load(boot_id=BOOT_ID, boot_ms=BOOT_MS, wall_ms=WALL_MS)
+        load(journal)
+    recovered = load(journal)
     assert recovered.epoch == 2
     journal.close()
 
 
 def test_full_disk_at_a_checkpoint_loses_nothing(path: str, disk: Disk) -> None:
     journal = SqliteJournal(path, vfs=disk.name, wal_bytes_checkpoint=1)
-    journal.load(boot_id=BOOT_ID, boot_ms=BOOT_MS, wall_ms=WALL_MS)
-    # Folding in after the commit itself, the log being so far over its limit, must not fail the commit.
-    disk.fail("write", nth=6, system_errno=errno.ENOSPC, for_ever=True)
+    load(journal)
+    # The log is so far over its limit that the commit folds it in: that this fails is not its failure.
+    disk.fail("write", system_errno=errno.ENOSPC, for_ever=True, on="db")
     journal.commit(Changes(sequence=1))
     with pytest.raises(JournalFullError):
         journal.checkpoint_if_due()
+    assert disk.failures == 2
     disk.heal()
     assert journal.checkpoint_if_due()
     journal.close()
+
+
+FILL = """
+import resource, signal, sys
+from support.journals import an_image, load, stored
+from stoker.broker.core.effects import Changes
+from stoker.broker.journal import JournalFullError
+from stoker.broker.sqlite import SqliteJournal
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+journal = SqliteJournal(sys.argv[1], wal_bytes_checkpoint=50_000)
+load(journal)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+number = 0
+try:
+    while True:
+        journal.commit(stored(an_image(number + 1, reason="x" * 2000)))
+        number += 1
+except JournalFullError as error:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+journal.commit(Changes(sequence=number))
+print(number)
+"""
+
+
+@pytest.mark.slow
+def test_real_limit_on_file_sizes_is_a_full_disk(path: str) -> None:
+    tests = str(Path(__file__).parents[2])
+    ended = subprocess.run(
+        [sys.executable, "-c", FILL, path],
+        check=True,
+        env={**os.environ, "PYTHONPATH": tests},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert numbers_after_restart(path) == list(range(1, int(ended.stdout) + 1)) != []
 
 
 def workload(path: str, vfs: str, done: list[int]) -> None:
     """Starts, commits of all kinds, a checkpoint and an end; `done` gets what was confirmed."""
     journal = SqliteJournal(path, vfs=vfs, wal_bytes_checkpoint=20_000)
     try:
-        journal.load(boot_id=BOOT_ID, boot_ms=BOOT_MS, wall_ms=WALL_MS)
-        for number in range(1, 9):
+        load(journal)
+        for number in range(1, 6):
             journal.commit(stored(an_image(number, reason="x" * 2000)))
             done.append(number)
             journal.commit(Changes(outcomes=[an_outcome(number, 1)], sequence=number))

@@ -89,7 +89,7 @@ class Chaos:
         self._broker.journal.fail_commit(nth, JournalBrokenError, stored=stored)
 
     def _step_wall_clock(self) -> None:
-        self._host.clock.wall_step_ms += self._pick([-400 * DAY_MS, -3_600_000, -5, 5, 3_600_000, DAY_MS])
+        self._host.clock.set_wall(self._pick([-400 * DAY_MS, -3_600_000, -5, 5, 3_600_000, DAY_MS]))
 
     def _sleep(self) -> None:
         self._host.clock.slept_ms += self._between(1, 20_000)

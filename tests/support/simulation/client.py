@@ -18,6 +18,7 @@ from .wire import Wire
 QUEUES = ("mail", "reports", None)
 KINDS = ("send", "digest", "poison", "unheard")
 KIND_WEIGHTS = (60, 30, 4, 6)
+HARMLESS_WEIGHTS = (60, 30, 0, 6)
 RECONNECT_MS_MAX = 600
 RETRY_MS = 1000
 
@@ -98,7 +99,8 @@ class SimClient(Caller):
 
     def _new(self) -> messages.Enqueue:
         heap = self._host.heap
-        kind = heap.random.choices(KINDS, KIND_WEIGHTS)[0]
+        weights = HARMLESS_WEIGHTS if self._host.calm else KIND_WEIGHTS
+        kind = heap.random.choices(KINDS, weights)[0]
         delays = heap.happens(0.2)
         wall_ms = self._host.clock.now().wall_ms
         return messages.Enqueue(
@@ -139,9 +141,7 @@ class SimClient(Caller):
             code = answer.code if isinstance(answer, messages.Refusal) else ""
             number = answer.number if isinstance(answer, messages.Enqueued) else None
             body = tuple(asked._replace(fresh=False, wait_ms=None))
-            self._host.history.add(
-                h.Enqueued(self._host.now_ms, asked.id, body, asked.fresh, number, code)
-            )
+            self._host.history.add(h.Enqueued(self._host.now_ms, asked.id, body, asked.fresh, number, code))
             self._settle(asked, code)
 
     def _settle(self, asked: messages.Enqueue, code: str) -> None:
@@ -207,4 +207,3 @@ class SimOperator(Caller):
     def _connected(self) -> None:
         if self._host.calm:
             self.set_right()
-

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 
-from stoker.broker.journal import Journal
+from stoker.broker.journal import Journal, JournalBrokenError, JournalFullError
 from stoker.broker.thread import Done, Work
 
 from .host import Host
@@ -45,12 +45,10 @@ class SlowDisk:
         result, failure = None, None
         try:
             result = work(self._journal)
-        except Exception as error:
+        except (JournalFullError, JournalBrokenError, KeyError) as error:
             failure = error
         tell_ms = self._host.heap.between(0, 1)
-        self._host.heap.after(
-            tell_ms, lambda: self._when_running(lambda: self._tell(done, result, failure))
-        )
+        self._host.heap.after(tell_ms, lambda: self._when_running(lambda: self._tell(done, result, failure)))
 
     def _tell(self, done: Done, result: object, failure: BaseException | None) -> None:
         if not self.alive:

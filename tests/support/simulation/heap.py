@@ -59,9 +59,14 @@ class HostClock:
     def __init__(self, heap: Heap) -> None:
         self._heap = heap
         self.slept_ms = 0
-        self.wall_step_ms = 0
+        self.wall_step_ms = self.wall_step_ms_highest = 0
         self.boot_id = "boot-1"
 
     def now(self) -> Now:
         boot_ms = self._heap.now_ms + self.slept_ms
         return Now(self._heap.now_ms, boot_ms, WALL_START_MS + boot_ms + self.wall_step_ms)
+
+    def set_wall(self, step_ms: int) -> None:
+        """Somebody sets the wall clock."""
+        self.wall_step_ms += step_ms
+        self.wall_step_ms_highest = max(self.wall_step_ms_highest, self.wall_step_ms)

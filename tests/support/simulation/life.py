@@ -16,17 +16,16 @@ from stoker.broker.core import effects as fx
 from stoker.broker.core import events as ev
 from stoker.broker.core.effects import Changes
 from stoker.broker.core.rules import Rules
-from stoker.broker.core.step import Core, Want
-from stoker.broker.journal import Journal, JournalFullError
+from stoker.broker.journal import Journal, JournalFullError, Retention
 from stoker.broker.memory import MemoryJournal
 from stoker.broker.payloads import PayloadCache
-from stoker.broker.recovery import rebase_jobs
 from stoker.broker.thread import JournalRunner
 from stoker.proto import work
 from stoker.proto.messages import Hello, Message
-from stoker.proto.model import Role
+from stoker.proto.model import FINAL_STATES, Role
 
 from .. import history as h
+from ..driving import look_up, restored
 from .disk import SlowDisk
 from .host import Host
 from .watched import WatchedCore
@@ -36,6 +35,10 @@ CACHE_BYTES = 2000
 """Small, so that some payloads have to be read from the journal."""
 
 FULL_RETRY_MS = 500
+
+CHORES_MS = 2000
+RETENTION = Retention(done_kept_ms=15_000, done_kept_max=25, dead_kept_ms=20_000, dead_kept_max=25)
+PRUNE_ROWS = 5
 
 
 def make_committer(
@@ -59,32 +62,7 @@ class Parts:
     committer: Callable[..., Committer] = make_committer
 
 
-def look_up(journal: Journal, wants: Sequence[Want]) -> dict[str, ev.Found]:
-    """What the journal holds of everything that a core wants to know."""
-    found: dict[str, ev.Found] = {}
-    for want in wants:
-        ids = [want.id] if want.id is not None else journal.dead_ids(want.queue or "", want.limit)
-        found |= {id: journal.find(id, history=want.history, payload=want.payload) for id in ids}
-    return found
-
-
-def restored(
-    journal: MemoryJournal, make: Callable[..., Core], rules: Rules, clock: Any, chance: Callable[[], float]
-) -> Core:
-    """A core with what a journal holds. `clock` has `now()` and a `boot_id`."""
-    now: ev.Now = clock.now()
-    recovered = journal.load(boot_id=clock.boot_id, boot_ms=now.boot_ms, wall_ms=now.wall_ms)
-    core = make(rules, epoch=recovered.epoch, now=now, chance=chance)
-    core.restore(
-        jobs=rebase_jobs(recovered),
-        sequence=recovered.sequence,
-        finished_counts=recovered.finished_counts,
-        kinds=recovered.kinds,
-        paused=recovered.paused,
-        ids_kept=recovered.ids_kept,
-        ended=recovered.ended,
-    )
-    return core
+REAL = Parts()
 
 
 class _Connection:
@@ -108,10 +86,10 @@ class Life:
         self._on_end = on_end
         self.alive = True
         self.disk = SlowDisk(host, journal, self._when_running)
-        core = restored(journal, parts.core, rules, host.clock, host.heap.random.random)
-        assert isinstance(core, WatchedCore)
-        self.core = core
-        self._committer = parts.committer(self.disk, core.take_changes, self._release, self, self._make_room)
+        self.core = restored(journal, parts.core, rules, host.clock, host.heap.random.random)
+        self._committer = parts.committer(
+            self.disk, self.core.take_changes, self._release, self, self._make_room
+        )
         self._connections: dict[int, _Connection] = {}
         self._numbers = 0
         self._lookups: list[int] = []
@@ -119,7 +97,9 @@ class Life:
         self._stalled = False
         self._held: list[Callable[[], None]] = []
         self._full_rounds = 0
+        self._stuck_since_ms: int | None = None
         self._arm()
+        self._plan_chores()
 
     @property
     def is_idle(self) -> bool:
@@ -235,9 +215,11 @@ class Life:
             self._host.heap.after(wakes_ms - now_ms, lambda: self._when_running(lambda: self._wake(wakes_ms)))
 
     def _wake(self, wakes_ms: int) -> None:
+        """Look at the clock, unless no verdict could be shown: then what is held back is not late."""
         if self._wakes_ms == wakes_ms:
             self._wakes_ms = None
-            self.step(ev.TimePassed())
+            if self._stuck_since_ms is None:
+                self.step(ev.TimePassed())
 
     # --- what the committer lets out ------------------------------------------------------------------------
 
@@ -275,7 +257,9 @@ class Life:
             return message
         token = (message.token[0], message.token[1])
         worker = wire.peer.process.name
-        self._host.history.add(h.Pushed(self._host.now_ms, message.id, token, worker, message.attempt))
+        self._host.history.add(
+            h.Pushed(self._host.now_ms, message.id, token, worker, message.attempt, message.time_limit_ms)
+        )
         return message._replace(payload=payloads[message.number])
 
     # --- what the committer reports -------------------------------------------------------------------------
@@ -292,6 +276,8 @@ class Life:
             self._journal.fail_commit(1, JournalFullError)
 
     def commit_full(self) -> None:
+        if self._stuck_since_ms is None:
+            self._stuck_since_ms = self._host.now_ms
         self.step(ev.StorageChanged(full=True))
         self._host.heap.after(FULL_RETRY_MS, self._retry)
 
@@ -302,11 +288,40 @@ class Life:
             self._committer.retry()
 
     def commit_stored(self) -> None:
+        assert self._stuck_since_ms is not None
+        held_ms = self._host.now_ms - self._stuck_since_ms
+        self._stuck_since_ms = None
+        self.step(ev.Stalled(held_ms))
         self.step(ev.StorageChanged(full=False))
 
     def commit_failed(self, error: BaseException) -> None:
         self._host.note(f"journal broke: {error}")
         self._on_end()
+
+    # --- chores -------------------------------------------------------------------------------------------
+
+    def _do_chores(self) -> None:
+        """Retention: the journal says what is over its time, the core decides."""
+        asked_at, boot_ms = self.core.steps, self._host.clock.now().boot_ms
+        self._lookups.append(asked_at)
+
+        def prunable(journal: Journal) -> Sequence[Any]:
+            journal.forget_ids(boot_ms=boot_ms, limit=PRUNE_ROWS)
+            return journal.prunable(RETENTION, boot_ms=boot_ms, limit=PRUNE_ROWS)
+
+        def found(rows: Sequence[Any]) -> None:
+            self._lookups.remove(asked_at)
+            for row in rows:
+                assert row[5] in FINAL_STATES, f"job {row[1]} is {row[5]} and shall be pruned"
+                self._host.history.add(h.Dropped(self._host.now_ms, row[1]))
+            self.step(ev.PruneFound(rows, asked_at))
+
+        self._committer.look(prunable, found)
+        self._flush_soon()
+        self._plan_chores()
+
+    def _plan_chores(self) -> None:
+        self._host.heap.after(CHORES_MS, lambda: self._when_running(self._do_chores))
 
     # --- stalls and the end ---------------------------------------------------------------------------------
 

@@ -95,9 +95,7 @@ class SimSupervisor:
         identity = ["boot-1", 1, self.process.pid, self.process.pid, "supervisor"]
         living = [worker.nonce for worker in self.workers if worker.process.alive]
         wire.send(
-            work.Pool(
-                limits.PROTOCOL_VERSION, self.process.name, self.ticket, identity, self._kinds, living
-            )
+            work.Pool(limits.PROTOCOL_VERSION, self.process.name, self.ticket, identity, self._kinds, living)
         )
 
     def cut(self) -> None:

@@ -1,8 +1,8 @@
 """A whole simulated run: a broker, its clients and its workers, faults, then calm, then the verdict.
 
-    world = World(seed)
-    world.run()                   # AssertionError of a checker, or of the final bound
-    violations(world.history.records)
+world = World(seed)
+world.run()                   # AssertionError of a checker, or of the final bound
+violations(world.history.records)
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from .broker import SimBroker
 from .chaos import Chaos
 from .client import Caller, SimClient, SimOperator
 from .host import Host
-from .life import Parts
+from .life import REAL, Parts
 from .supervisor import SimSupervisor
 from .worker import SimWorker
 
@@ -39,17 +39,18 @@ DIGEST: dict[str, Any] = {
     "backoff_cap_ms": 5000,
 }
 POISON: dict[str, Any] = {"kind": "poison", "crashes_max": 3, "backoff_ms": 100, "backoff_cap_ms": 1000}
+SHORT = {"lease_ms": 2000, "time_limit_ms": 4000, "backoff_ms": 100, "backoff_cap_ms": 2000}
 KINDS = (SEND, DIGEST, POISON)
 
 RULES = Rules(
-    queue_default=QueueRules(jobs_max=20, overflow=Overflow.WAIT),
+    queue_default=QueueRules(jobs_max=20, overflow=Overflow.WAIT, policy=SHORT),
     queues={
-        "mail": QueueRules(jobs_max=12, bytes_max=3000, policy={"backoff_cap_ms": 2000}),
+        "mail": QueueRules(jobs_max=12, bytes_max=3000, policy=SHORT),
         "reports": QueueRules(
             jobs_max=6,
             dead_max=20,
             overflow=Overflow.DEAD,
-            policy={"lease_ms": 2000, "time_limit_ms": 4000, "backoff_ms": 100, "backoff_cap_ms": 1000},
+            policy=SHORT | {"backoff_cap_ms": 1000},
         ),
     },
     heartbeat_ms_max=500,
@@ -59,8 +60,8 @@ RULES = Rules(
 )
 
 SETTLE_MS = 240_000
-"""Everything is finished so long after the last fault. The longest chain: a date that the wall clock
-moved away, a lease, its kill and its supervisor's grace, and then every retry with its full backoff."""
+"""Everything is finished so long after the last fault. The longest chain: a lease, its kill and its
+supervisor's grace, then every retry of a poisonous job with its full backoff, in a full queue."""
 
 
 @attrs.frozen
@@ -71,16 +72,17 @@ class Plan:
     jobs_per_client: int = 25
     fault_every_ms: int = 700
     operator_every_ms: int = 500
-    parts: Parts = Parts()
+    parts: Parts = REAL
 
 
+STORMY = Plan()
 CALM = Plan(fault_every_ms=0, operator_every_ms=0)
 
 
 class World:
     """See the module."""
 
-    def __init__(self, seed: int, plan: Plan = Plan()) -> None:
+    def __init__(self, seed: int, plan: Plan = STORMY) -> None:
         self.seed = seed
         self._plan = plan
         self.host = Host(seed)
@@ -168,7 +170,8 @@ class World:
     def _make_calm(self) -> None:
         self.host.note("calm")
         self.host.calm = True
-        self.host.clock.wall_step_ms = 0
+        # As far ahead as it ever was: every date that a client took from it is near now.
+        self.host.clock.wall_step_ms = self.host.clock.wall_step_ms_highest
         for worker in self._workers():
             worker.process.go_on()
         if self._plan.operator_every_ms:
@@ -194,9 +197,8 @@ class World:
                 str(job.state),
                 job.charged,
                 job.crashes,
-                RULES.policy(job, kinds.get(job.kind, {}), "attempts_max"),
-                RULES.policy(job, kinds.get(job.kind, {}), "crashes_max"),
+                job.attempts_max or limits.ATTEMPTS_MAX_DEFAULT,
+                int(kinds.get(job.kind, {}).get("crashes_max", limits.CRASHES_MAX_DEFAULT)),
             )
             for job in jobs
         )
-

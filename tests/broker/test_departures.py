@@ -1,0 +1,95 @@
+"""The verdict on a connection that has ended: dead, or only gone."""
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+from support.shell import LogLines
+from support.wire_peer import frame
+
+from stoker.broker.access import EVERYTHING, Credentials
+from stoker.broker.core.events import Disconnected, Event, PeerExited
+from stoker.broker.departures import VERDICT_MS, Departures
+from stoker.broker.peer import Peer
+from stoker.broker.poller import Poller
+from stoker.proto.messages import Hello
+
+
+class Bench:
+    """Departures, and what they told the core."""
+
+    def __init__(self) -> None:
+        self.told: list[Event] = []
+        self.departures = Departures(self.told.append, LogLines())
+        self.poller = Poller()
+        self.peers: list[Peer] = []
+
+    def a_peer(self, *, role: str = "work", watched: bool = True) -> Peer:
+        """A peer that was introduced; its pidfd is some descriptor that is never ready."""
+        ours, theirs = socket.socketpair()
+        theirs.close()
+        pidfd = os.eventfd(0) if watched else None
+        peer = Peer(1, ours, pidfd, Credentials(7, 0, 0), EVERYTHING, self.poller, self.on_input)
+        peer.connection.receive_data(frame(2, 1, *Hello(1, role)))
+        assert peer.connection.next_event() is not None
+        peer.introduced = True
+        peer.watch()
+        self.peers.append(peer)
+        return peer
+
+    def on_input(self, peer: Peer) -> None:
+        self.departures.settled(peer)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    for peer in bench.peers:
+        peer.close()
+
+
+def test_process_that_dies_a_moment_later_is_dead(bench: Bench) -> None:
+    peer = bench.a_peer()
+    bench.departures.add(peer, 0)
+    assert bench.told == []
+    peer.process_ended(0)
+    assert bench.told == [PeerExited(1), Disconnected(1)]
+
+
+def test_process_that_lives_on_is_only_gone(bench: Bench) -> None:
+    bench.departures.add(bench.a_peer(), 0)
+    bench.departures.pass_time(VERDICT_MS - 1)
+    assert bench.told == []
+    bench.departures.pass_time(VERDICT_MS)
+    assert bench.told == [Disconnected(1)]
+
+
+def test_process_known_to_be_dead_is_told_at_once(bench: Bench) -> None:
+    peer = bench.a_peer()
+    peer.exited = True
+    bench.departures.add(peer, 0)
+    assert bench.told == [PeerExited(1), Disconnected(1)]
+
+
+@pytest.mark.parametrize(("role", "watched"), [("submit", True), ("work", False)])
+def test_verdict_is_not_waited_for_where_it_means_nothing(bench: Bench, role: str, *, watched: bool) -> None:
+    bench.departures.add(bench.a_peer(role=role, watched=watched), 0)
+    assert bench.told == [Disconnected(1)]
+
+
+def test_worker_that_is_back_lives(bench: Bench) -> None:
+    peer = bench.a_peer()
+    peer.key = ("nonce",)
+    bench.departures.add(peer, 0)
+    bench.departures.returned(("nonce",))
+    assert bench.told == [Disconnected(1)]
+    assert peer.pidfd is None
+
+
+def test_peer_the_core_never_heard_of_leaves_in_silence(bench: Bench) -> None:
+    peer = bench.a_peer()
+    peer.introduced = False
+    bench.departures.add(peer, 0)
+    assert bench.told == []

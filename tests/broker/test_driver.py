@@ -1,0 +1,421 @@
+"""The driver over real sockets: order, holding back, payloads, text mode, verdicts, and the end."""
+
+import json
+from typing import Any
+
+import pytest
+import trio
+from support.shell import Shell, serving, wait_for
+from support.wire_peer import WirePeer, frame
+
+from stoker.broker.core.effects import Changes
+from stoker.broker.journal import JournalBrokenError, JournalFullError
+from stoker.broker.memory import MemoryJournal
+from stoker.proto import limits, work
+from stoker.proto.messages import (
+    ANSWER,
+    Cancel,
+    Enqueue,
+    Hello,
+    Jobs,
+    Kick,
+    Show,
+    Snapshot,
+    Status,
+    Wait,
+)
+
+JOB = 40
+
+
+async def a_worker(shell: Shell, *, slots: int = 1, identity: list[Any] | None = None) -> WirePeer:
+    peer = await shell.connect()
+    answer = await peer.ask(Hello(1, "work", "w", identity or [], b"", ["send"], slots))
+    assert answer[0] == ANSWER
+    return peer
+
+
+def enqueue(id: str, **fields: Any) -> Enqueue:
+    return Enqueue(id, "send", fields.pop("payload", b"payload"), **fields)
+
+
+@pytest.mark.trio
+async def test_enqueue_is_answered_after_it_is_stored(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        assert await peer.ask(enqueue("a")) == [ANSWER, 1, "a", 1]
+        assert shell.journal.find("a").job is not None
+
+
+@pytest.mark.trio
+async def test_nothing_is_answered_while_the_disk_is_busy(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.ask(Status())
+        shell.runner.held = True
+        await peer.say(enqueue("a", fresh=True))
+        with trio.move_on_after(0.05) as scope:
+            await peer.receive()
+        assert scope.cancelled_caught
+        shell.runner.let_go()
+        assert (await peer.receive())[:3] == [ANSWER, 2, "a"]
+
+
+@pytest.mark.trio
+async def test_heartbeat_is_answered_while_the_disk_is_busy(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        worker = await a_worker(shell)
+        shell.runner.held = True
+        await worker.say(work.Heartbeat())
+        assert (await worker.receive())[:2] == [ANSWER, 2]
+
+
+@pytest.mark.trio
+async def test_pipelined_requests_of_one_connection_share_a_commit(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.ask(Status())
+        commits = shell.journal.statistics()["commits"]
+        burst = b"".join(frame(10, 10 + n, f"j{n}", "send", b"", True) for n in range(50))
+        await peer.send(burst)
+        numbers = [(await peer.receive())[1] for _ in range(50)]
+        assert numbers == list(range(10, 60))
+        assert shell.journal.statistics()["commits"] == commits + 1
+
+
+@pytest.mark.trio
+async def test_job_is_pushed_with_its_payload_and_acked(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        worker, client = await a_worker(shell), await shell.connect()
+        await client.ask(enqueue("a", payload=b"\x00\xff"))
+        op, _, token, id, *_, payload = (await worker.receive())[:9]
+        assert (op, id, payload) == (JOB, "a", b"\x00\xff")
+        assert await worker.ask(work.Ack(token, b"done")) == [ANSWER, 2]
+        waited = await client.ask(Wait("a"))
+        assert waited[2:7] == ["a", "done", "ok", "", b"done"]
+
+
+@pytest.mark.trio
+async def test_payload_that_left_memory_is_read_from_the_journal(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        worker, client = await a_worker(shell), await shell.connect()
+        await client.ask(enqueue("a"))
+        token = (await worker.receive())[2]
+        await worker.ask(work.Release(token, "not_started"))
+        assert (await worker.receive())[8] == b"payload"
+
+
+@pytest.mark.trio
+async def test_look_ups_keep_the_order_of_a_connection(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.say(enqueue("a"))
+        await peer.say(Cancel("a"))
+        await peer.say(enqueue("b", fresh=True))
+        await peer.say(Jobs())
+        answers = [await peer.receive() for _ in range(4)]
+        assert [answer[:2] for answer in answers] == [[ANSWER, 1], [ANSWER, 2], [ANSWER, 3], [ANSWER, 4]]
+        assert [(job["id"], job["state"]) for job in answers[3][2]] == [("a", "cancelled"), ("b", "ready")]
+
+
+@pytest.mark.trio
+async def test_repeat_of_a_finished_job_is_found_on_disk(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.ask(enqueue("a"))
+        await peer.ask(Cancel("a"))
+        assert (await peer.ask(enqueue("a")))[2:] == ["a", 1]
+        assert (await peer.ask(enqueue("a", payload=b"other")))[2] == "conflict"
+
+
+@pytest.mark.trio
+async def test_look_up_overtaken_by_the_end_of_its_job_is_made_again(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        asker, canceller = await shell.connect(), await shell.connect()
+        await asker.ask(enqueue("a"))
+        shell.runner.held = True
+        await asker.say(Show("a"))
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        await canceller.say(Cancel("a"))
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        shell.runner.let_go()
+        assert (await asker.receive())[2]["state"] == "cancelled"
+
+
+@pytest.mark.trio
+async def test_kick_of_a_queue_looks_its_dead_up(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        worker, client = await a_worker(shell), await shell.connect()
+        for id in ("a", "b"):
+            await client.ask(enqueue(id))
+            token = (await worker.receive())[2]
+            await worker.ask(work.Nack(token, "permanent", "no"))
+        assert (await client.ask(Kick(queue="default")))[2] == 2
+
+
+@pytest.mark.trio
+async def test_listing_pages_on(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        for id in ("a", "b", "c"):
+            await peer.ask(enqueue(id))
+        page, after = (await peer.ask(Jobs(limit=2)))[2:]
+        assert [job["id"] for job in page] == ["a", "b"]
+        page, after = (await peer.ask(Jobs(limit=2, after=after)))[2:]
+        assert ([job["id"] for job in page], after) == (["c"], 0)
+
+
+@pytest.mark.trio
+async def test_snapshot_is_written_once(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        answer = await peer.ask(Snapshot("one"))
+        assert answer[0] == ANSWER and answer[2].endswith("/snapshots/one.db")
+        assert (await peer.ask(Snapshot("one")))[2] == "name_taken"
+
+
+@pytest.mark.trio
+async def test_status_says_what_the_shell_knows(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        status = (await (await shell.connect()).ask(Status()))[2]
+        assert status["storage"]["full"] is False
+        assert status["connections"] == 1
+        assert status["queues"] == {}
+
+
+# --- text mode ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.trio
+async def test_text_lines_are_answered_one_by_one_in_order(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.send(
+            b'{"op": "enqueue", "id": "a", "kind": "send", "payload": "x"}\n{"op": "show", "id": "a"}\nquit\r\n'
+        )
+        lines = [json.loads(line) for line in (await peer.until_closed()).splitlines()]
+        assert lines[0] == {"ok": True, "id": "a", "number": 1}
+        assert lines[1]["job"]["state"] == "ready"
+
+
+@pytest.mark.trio
+async def test_text_peer_that_closed_its_sending_half_gets_its_answer(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.send(b"stats\r\n")
+        peer.socket.shutdown(trio.socket.SHUT_WR)
+        assert (await peer.until_closed()).startswith(b"OK ")
+
+
+@pytest.mark.trio
+async def test_http_is_refused_and_nothing_after_it_is_read(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        line = b'{"op": "enqueue", "id": "evil", "kind": "send", "payload": ""}\n'
+        await peer.send(b"POST / HTTP/1.1\r\n\r\n" + line)
+        assert json.loads(await peer.until_closed())["error"] == "http_refused"
+        assert shell.journal.find("evil").job is None
+
+
+# --- hostile peers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"\x00\x00\x00\x00", "bad_frame"),
+        (b"\x00\xff\xff\xff", "frame_too_large"),
+        (frame(1, 2) + b"\x00\x00\x00\x01\xc1", "bad_frame"),
+        (b"\xff\xff\xff\xff", "frame_too_large"),
+        (b"\x00\x00\x00\x05" + b"\xdd\xff\xff\xff\xff", "bad_frame"),
+    ],
+    ids=["empty", "too large", "reserved byte", "not printable", "huge claim"],
+)
+async def test_bytes_that_are_no_frame_end_only_their_connection(
+    socket_path: str, data: bytes, code: str
+) -> None:
+    async with serving(socket_path) as shell:
+        bystander, peer = await shell.connect(), await shell.connect()
+        await peer.send(data)
+        closing = await peer.until_closed()
+        assert code.encode() in closing
+        assert (await bystander.ask(enqueue("a")))[0] == ANSWER
+
+
+@pytest.mark.trio
+async def test_body_of_a_refused_frame_is_never_executed(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        evil = frame(10, 1, "evil", "send", b"")
+        await peer.send((limits.FRAME_BYTES_MAX).to_bytes(4, "big") + evil * 10)
+        assert await peer.refusal() == "frame_too_large"
+        assert shell.journal.find("evil").job is None
+
+
+@pytest.mark.trio
+async def test_request_before_a_bad_frame_is_still_executed_and_answered(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.send(frame(10, 1, "a", "send", b"") + b"\x00\x00\x00\x00")
+        closing = await peer.until_closed()
+        assert b"bad_frame" in closing
+        assert frame(ANSWER, 1, "a", 1) in closing
+
+
+@pytest.mark.trio
+async def test_one_byte_at_a_time_is_understood(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        for byte in frame(16, 1):
+            await peer.send(bytes([byte]))
+            await trio.testing.wait_all_tasks_blocked()
+        assert (await peer.receive())[0] == ANSWER
+
+
+@pytest.mark.trio
+async def test_silent_peer_is_closed_after_its_time(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await (await shell.connect()).ask(Status())
+        shell.clock.ahead_ms += limits.HANDSHAKE_MS
+        assert await peer.refusal() == "handshake_timeout"
+
+
+@pytest.mark.trio
+async def test_frame_that_stays_incomplete_is_cut_off(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.send(frame(16, 1)[:-1])
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        shell.clock.ahead_ms += limits.FRAME_MS_MAX
+        assert await peer.refusal() == "frame_timeout"
+
+
+@pytest.mark.trio
+async def test_peer_that_does_not_read_is_held_and_others_are_not(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        deaf, other = await shell.connect(), await shell.connect()
+        burst = b"".join(frame(16, number) for number in range(1, 401))
+        with trio.move_on_after(0.2):
+            while True:
+                await deaf.send(burst)
+        with trio.fail_after(1):
+            assert (await other.ask(enqueue("a")))[0] == ANSWER
+
+
+@pytest.mark.trio
+async def test_peer_that_reads_late_gets_whole_frames(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.send(b"".join(frame(16, number) for number in range(1, 2001)))
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        assert [(await peer.receive())[1] for _ in range(2000)] == list(range(1, 2001))
+
+
+# --- workers come and go ---------------------------------------------------------------------------------
+
+
+def identity(nonce: str) -> list[Any]:
+    return ["boot-id-1", 4026531836, 1, 1, nonce]
+
+
+@pytest.mark.trio
+async def test_worker_that_hung_up_keeps_its_lease_and_comes_back_to_it(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        first, client = await a_worker(shell, identity=identity("nonce-01")), await shell.connect()
+        await client.ask(enqueue("a"))
+        token = (await first.receive())[2]
+        first.close()
+        await wait_for(shell, "disconnected")
+        again = await shell.connect()
+        held = [[*token, "running"]]
+        welcome = await again.ask(Hello(1, "work", "w", identity("nonce-01"), b"", ["send"], 1, held))
+        assert welcome[8] == []
+        assert (await again.ask(work.Ack(token)))[0] == ANSWER
+
+
+@pytest.mark.trio
+async def test_ack_on_the_older_connection_is_heard_before_the_new_hello(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        first, client = await a_worker(shell, identity=identity("nonce-01")), await shell.connect()
+        await client.ask(enqueue("a"))
+        token = (await first.receive())[2]
+        again = await shell.connect()
+        hello = frame(2, 1, *Hello(1, "work", "w", identity("nonce-01"), b"", ["send"], 1, []))
+        # Written in one go without a checkpoint between, so that both wait in the sockets.
+        again.socket._sock.send(hello)  # type: ignore[attr-defined]  # the plain socket below
+        first.socket._sock.send(frame(41, 2, token))  # type: ignore[attr-defined]  # the same
+        assert (await again.receive())[0] == ANSWER
+        assert (await client.ask(Show("a")))[2]["outcome"] == "ok"
+
+
+@pytest.mark.trio
+async def test_stall_of_the_broker_expires_no_lease(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        worker, client = await a_worker(shell), await shell.connect()
+        await client.ask(enqueue("a", lease_ms=limits.LEASE_MS_MIN))
+        token = (await worker.receive())[2]
+        shell.clock.ahead_ms += 60_000
+        await wait_for(shell, "broker_stalled")
+        assert (await worker.ask(work.Ack(token)))[0] == ANSWER
+
+
+# --- storage ---------------------------------------------------------------------------------------------
+
+
+class FullJournal(MemoryJournal):
+    """A journal on a disk that stays full until told otherwise."""
+
+    is_full = False
+
+    def commit(self, changes: Changes) -> None:
+        if self.is_full:
+            raise JournalFullError("full")
+        super().commit(changes)
+
+
+@pytest.mark.trio
+async def test_full_disk_refuses_enqueues_and_recovers_by_itself(socket_path: str) -> None:
+    journal = FullJournal()
+    async with serving(socket_path, journal=journal) as shell:
+        first, second = await shell.connect(), await shell.connect()
+        await first.ask(Status())
+        journal.is_full = True
+        await first.say(enqueue("a", fresh=True))
+        await wait_for(shell, "storage_full")
+        assert (await second.ask(Status()))[2]["storage"]["full"] is True
+        journal.is_full = False
+        assert (await first.receive())[2] == "a"
+        assert (await second.ask(enqueue("b", fresh=True)))[2] == "storage_full"
+
+
+@pytest.mark.trio
+async def test_broken_storage_ends_the_driver_without_another_answer(socket_path: str) -> None:
+    journal = MemoryJournal()
+    with pytest.raises(ExceptionGroup) as raised:
+        async with serving(socket_path, journal=journal) as shell:
+            peer = await shell.connect()
+            await peer.ask(Status())
+            journal.fail_commit(1, JournalBrokenError, stored=True)
+            await peer.say(enqueue("a", fresh=True))
+            await peer.receive()
+    assert raised.group_contains(JournalBrokenError)
+
+
+# --- the end ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.trio
+async def test_stop_answers_who_waits_and_stores_what_was_decided(socket_path: str) -> None:
+    shell = Shell(socket_path)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shell.driver.run)
+        waiter = await shell.connect()
+        await waiter.ask(enqueue("a"))
+        await waiter.say(Wait("a"))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        shell.driver.stop()
+        assert (await waiter.receive())[2] == "shutting_down"
+    shell.close()
+    assert shell.driver.committer.is_idle

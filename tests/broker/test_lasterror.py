@@ -1,0 +1,59 @@
+"""The last storage error outlives the broker that met it."""
+
+from pathlib import Path
+
+from stoker.broker.lasterror import (
+    LAST_ERROR,
+    LastError,
+    mark_recovered,
+    read_last_error,
+    write_last_error,
+)
+
+ERROR = LastError(at_ms=1_700_000_000_000, exit_word="STORAGE", message="disk: \x1b[2J\nä")
+
+
+def test_there_is_none_at_first(tmp_path: Path) -> None:
+    assert read_last_error(str(tmp_path)) is None
+    assert mark_recovered(str(tmp_path), 5)
+    assert read_last_error(str(tmp_path)) is None
+
+
+def test_error_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    assert write_last_error(str(tmp_path), ERROR)
+    assert read_last_error(str(tmp_path)) == ERROR
+
+
+def test_later_error_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+    write_last_error(str(tmp_path), ERROR)
+    write_last_error(str(tmp_path), ERROR._replace(message="other"))
+    error = read_last_error(str(tmp_path))
+    assert error is not None
+    assert error.message == "other"
+
+
+def test_file_is_private_and_one_line_of_printable_text(tmp_path: Path) -> None:
+    write_last_error(str(tmp_path), ERROR)
+    path = tmp_path / LAST_ERROR
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = path.read_bytes().decode("ascii")
+    assert text.endswith("\n")
+    assert text[:-1].isprintable()
+
+
+def test_recovery_is_noted_and_the_error_kept(tmp_path: Path) -> None:
+    write_last_error(str(tmp_path), ERROR)
+    assert mark_recovered(str(tmp_path), 77)
+    assert read_last_error(str(tmp_path)) == ERROR._replace(recovered_at_ms=77)
+
+
+def test_file_that_makes_no_sense_counts_as_an_error(tmp_path: Path) -> None:
+    for nonsense in ("", "[]", '{"at_ms": null}', "\x00" * 9):
+        (tmp_path / LAST_ERROR).write_text(nonsense)
+        error = read_last_error(str(tmp_path))
+        assert error is not None
+        assert (error.exit_word, error.recovered_at_ms) == ("STORAGE", 0)
+
+
+def test_failure_to_write_is_told_and_not_raised(tmp_path: Path) -> None:
+    assert not write_last_error(str(tmp_path / "nowhere"), ERROR)

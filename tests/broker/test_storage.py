@@ -1,0 +1,82 @@
+"""The disk, watched: when it counts as full, when no longer, and what the ballast is for."""
+
+from pathlib import Path
+
+import pytest
+from support.journals import BOOT_ID, BOOT_MS, WALL_MS
+from support.shell import LogLines
+
+from stoker.broker.core.events import Now
+from stoker.broker.files import BALLAST, Ballast
+from stoker.broker.journal import JournalFullError, Retention
+from stoker.broker.memory import MemoryJournal
+from stoker.broker.storage import FULL_LASTS_MS, Storage, Survey
+
+LOW_WATER = 1000
+
+
+class Bench:
+    """A storage that watches a directory, at a time the test sets."""
+
+    def __init__(self, directory: Path) -> None:
+        self.ballast = Ballast(str(directory), 4096)
+        self.log = LogLines()
+        retention = Retention(1000, 10, 1000, 10)
+        self.storage = Storage(str(directory), self.ballast, retention, LOW_WATER, self.log)
+        self.journal = MemoryJournal()
+        self.journal.load(boot_id=BOOT_ID, boot_ms=BOOT_MS, wall_ms=WALL_MS)
+
+    def judge(
+        self, mono_ms: int, free_bytes: int, *, has_ballast: bool = True, is_stuck: bool = False
+    ) -> object:
+        survey = Survey(free_bytes, has_ballast, [], {})
+        return self.storage.judge(survey, Now(mono_ms, mono_ms, WALL_MS + mono_ms), is_stuck=is_stuck)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_free_space_below_the_mark_is_full_and_said_once(bench: Bench) -> None:
+    assert bench.judge(0, LOW_WATER) is None
+    assert bench.judge(1, LOW_WATER - 1) is True
+    assert bench.judge(2, 0) is None
+    assert bench.storage.statistics()["full_since_at_ms"] == WALL_MS + 1
+
+
+def test_full_ends_when_there_is_room_and_it_has_lasted_a_while(bench: Bench) -> None:
+    bench.judge(0, 0)
+    assert bench.judge(FULL_LASTS_MS - 1, LOW_WATER) is None
+    assert bench.judge(FULL_LASTS_MS, LOW_WATER) is False
+    assert not bench.storage.is_full
+
+
+def test_full_does_not_end_without_the_ballast_or_with_a_batch_that_does_not_fit(bench: Bench) -> None:
+    bench.judge(0, 0)
+    assert bench.judge(FULL_LASTS_MS, LOW_WATER, has_ballast=False) is None
+    assert bench.judge(FULL_LASTS_MS, LOW_WATER, is_stuck=True) is None
+    assert bench.storage.is_full
+
+
+def test_commit_that_did_not_fit_is_full_whatever_the_free_bytes_say(bench: Bench) -> None:
+    assert bench.storage.became_full(Now(0, 0, 0)) is True
+    assert bench.judge(1, 10**12) is None
+    assert bench.storage.is_full
+
+
+def test_survey_fills_the_ballast_and_making_room_gives_it_up(bench: Bench, tmp_path: Path) -> None:
+    assert bench.storage.survey(bench.journal, BOOT_MS).has_ballast
+    assert (tmp_path / BALLAST).exists()
+    bench.storage.make_room(bench.journal)
+    assert not (tmp_path / BALLAST).exists()
+
+
+def test_survey_on_a_full_disk_still_says_how_full_it_is(bench: Bench) -> None:
+    class Full(MemoryJournal):
+        def forget_ids(self, *, boot_ms: int, limit: int) -> int:
+            raise JournalFullError("full")
+
+    journal = Full()
+    journal.load(boot_id=BOOT_ID, boot_ms=BOOT_MS, wall_ms=WALL_MS)
+    assert bench.storage.survey(journal, BOOT_MS).free_bytes > 0

@@ -1,0 +1,126 @@
+"""The journal thread: order, the two ways back to the loop, and a disk that does not answer."""
+
+import select
+import threading
+from collections.abc import Iterator
+
+import pytest
+import trio
+from support.waiting import wait_until
+
+from stoker.broker.journal import Journal, JournalBrokenError
+from stoker.broker.memory import MemoryJournal
+from stoker.broker.thread import JournalThread, YieldToJournal
+
+pytestmark = pytest.mark.slow
+
+
+class Answers(list[object]):
+    """What came back, in order; errors as they are."""
+
+    def take(self, result: object, error: BaseException | None) -> None:
+        self.append(result if error is None else error)
+
+
+@pytest.fixture
+def thread() -> Iterator[JournalThread]:
+    thread = JournalThread(MemoryJournal)
+    yield thread
+    assert thread.stop(5)
+
+
+def is_readable(thread: JournalThread, timeout_s: float) -> bool:
+    return bool(select.select([thread.fileno()], [], [], timeout_s)[0])
+
+
+def test_work_is_done_in_order_on_one_thread(thread: JournalThread) -> None:
+    answers = Answers()
+    for number in range(100):
+        thread.submit(lambda _, number=number: (number, threading.current_thread().name), answers.take)
+    wait_until(lambda: thread.collect() or not thread.is_busy, "all work is done")
+    assert answers == [(number, "journal") for number in range(100)]
+
+
+def test_callbacks_run_on_the_thread_that_collects(thread: JournalThread) -> None:
+    names: list[str] = []
+    thread.submit(lambda _: None, lambda _result, _error: names.append(threading.current_thread().name))
+    wait_until(lambda: thread.collect() or names, "the callback")
+    assert names == [threading.current_thread().name]
+
+
+def test_quick_work_is_back_after_a_short_wait(thread: JournalThread) -> None:
+    answers = Answers()
+    thread.submit(lambda _: 7, answers.take)
+    thread.wait(5)
+    thread.collect()
+    assert answers == [7]
+
+
+def test_slow_work_wakes_the_loop_by_the_descriptor(thread: JournalThread) -> None:
+    gate = threading.Event()
+    thread.submit(lambda _: gate.wait(5), Answers().take)
+    thread.wait(0.001)
+    assert not is_readable(thread, 0)
+    gate.set()
+    assert is_readable(thread, 5)
+    thread.collect()
+    thread.drain_wakeup()
+    assert not is_readable(thread, 0)
+
+
+def test_wait_ends_in_time_if_the_disk_does_not_answer(thread: JournalThread) -> None:
+    gate = threading.Event()
+    thread.submit(lambda _: gate.wait(5), Answers().take)
+    thread.wait(0.001)
+    thread.collect()
+    assert thread.is_busy
+    gate.set()
+
+
+def test_error_is_handed_to_the_callback_and_the_thread_goes_on(thread: JournalThread) -> None:
+    def fail(_: Journal) -> None:
+        raise JournalBrokenError("broken")
+
+    answers = Answers()
+    thread.submit(fail, answers.take)
+    thread.submit(lambda _: 7, answers.take)
+    wait_until(lambda: thread.collect() or len(answers) == 2, "both answers")
+    assert isinstance(answers[0], JournalBrokenError) and answers[1] == 7
+
+
+def test_journal_that_cannot_be_opened_is_an_error_of_the_first_work() -> None:
+    def refuse() -> Journal:
+        raise JournalBrokenError("no such disk")
+
+    thread, answers = JournalThread(refuse), Answers()
+    thread.submit(lambda _: None, answers.take)
+    wait_until(lambda: thread.collect() or answers, "the answer")
+    assert isinstance(answers[0], JournalBrokenError)
+    assert thread.stop(5)
+
+
+def test_stop_gives_up_on_a_disk_that_hangs() -> None:
+    thread, gate = JournalThread(MemoryJournal), threading.Event()
+    thread.submit(lambda _: gate.wait(5), Answers().take)
+    assert not thread.stop(0.01)
+    gate.set()
+    assert thread.stop(5)
+
+
+@pytest.mark.trio
+async def test_loop_that_never_sleeps_lets_the_thread_in(thread: JournalThread) -> None:
+    trio.lowlevel.add_instrument(YieldToJournal(thread))
+    answers = Answers()
+
+    def count(_: Journal) -> int:
+        # Gives the interpreter up many times, as a driver does around each statement.
+        for _ in range(200):
+            select.select([], [], [], 0)
+        return 7
+
+    thread.submit(count, answers.take)
+    with trio.fail_after(2):
+        while not answers:
+            thread.collect()
+            await trio.lowlevel.checkpoint()
+    assert answers == [7]

@@ -1,0 +1,117 @@
+"""`stoker enqueue`: options become the fields of the message, and the id is printed."""
+
+import io
+import re
+import sys
+import types
+
+import pytest
+from support.command_line import CommandLine
+from support.scripted_broker import Hang, ScriptedBroker, stores_everything
+
+from stoker.cli import options
+from stoker.client.values import decode_value
+from stoker.proto import limits, messages
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\n")
+
+
+def sent(socket_path: str, stoker: CommandLine, *arguments: str) -> messages.Enqueue:
+    with ScriptedBroker(socket_path, stores_everything) as broker:
+        ran = stoker("enqueue", *arguments)
+        assert (ran.code, ran.err) == (0, "")
+        (message,) = broker.messages(messages.Enqueue)
+    assert isinstance(message, messages.Enqueue)
+    assert ran.out == f"{message.id}\n"
+    return message
+
+
+def test_id_that_was_made_is_printed(socket_path: str, stoker: CommandLine) -> None:
+    message = sent(socket_path, stoker, "resize")
+    assert UUID.fullmatch(f"{message.id}\n")
+    assert message.kind == "resize"
+
+
+def test_arguments_are_json(socket_path: str, stoker: CommandLine) -> None:
+    message = sent(socket_path, stoker, "k", "--args", '[1, {"a": null}]', "--kwargs", '{"b": 2.5}')
+    assert decode_value(message.payload) == [[1, {"a": None}], {"b": 2.5}]
+
+
+def test_every_option_has_its_field(socket_path: str, stoker: CommandLine) -> None:
+    options = (
+        "--id a --queue q --priority -5 --delay 1s --expires 2m --attempts-max 3 --crashes-max 4 "
+        "--time-limit 5s --lease 500ms --backoff 6s --backoff-cap 1h --header x=y=z --header a= --room-wait 7s"
+    )
+    message = sent(socket_path, stoker, "k", *options.split())
+    assert message == messages.Enqueue(
+        "a", "k", message.payload, False, "q", -5, 1000, None, 120_000, 3, 4, 5000, 500, 6000, 3_600_000,
+        {"x": "y=z", "a": ""}, 7000,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", ["2030-01-31T08:00:00+01:00", "2030-01-31T07:00:00Z"])
+def test_moment_is_iso_8601(moment: str, socket_path: str, stoker: CommandLine) -> None:
+    assert sent(socket_path, stoker, "k", "--at", moment).run_at_ms == 1_896_073_200_000
+
+
+def test_raw_payload_is_sent_as_it_is(socket_path: str, stoker: CommandLine) -> None:
+    assert sent(socket_path, stoker, "k", "--payload", "not\udcffjson").payload == b"not\xffjson"
+
+
+def test_payload_comes_from_stdin(
+    socket_path: str, stoker: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"\0\xff")))
+    assert sent(socket_path, stoker, "k", "--payload", "-").payload == b"\0\xff"
+
+
+def test_payload_over_the_limit_is_refused_and_nothing_is_sent(
+    socket_path: str, stoker: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = io.BytesIO(b"x" * (limits.PAYLOAD_BYTES_MAX + 100))
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=data))
+    ran = stoker("enqueue", "k", "--payload", "-")
+    assert ran.code == 4
+    assert ran.err.startswith("stoker: payload_too_large")
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "says"),
+    [
+        ("--args", "{}", "must be a list"),
+        ("--args", "[1", "not JSON"),
+        ("--args", "[" * 100_000, "not JSON"),
+        ("--kwargs", "[]", "must be a object"),
+        ("--kwargs", '{"a": 1, "a": 2}', "duplicate key"),
+        ("--delay", "5", "not a duration"),
+        ("--delay", "-5s", "not a duration"),
+        ("--at", "tomorrow", "2030-01-31"),
+        ("--header", "novalue", "name=text"),
+        ("--priority", "high", "not a valid integer"),
+    ],
+)
+def test_option_that_cannot_be_read_is_exit_2(option: str, text: str, says: str, stoker: CommandLine) -> None:
+    ran = stoker("enqueue", "k", f"{option}={text}")
+    assert ran.code == 2
+    assert says in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_value_that_cannot_travel_is_named_by_its_path(stoker: CommandLine) -> None:
+    ran = stoker("enqueue", "k", "--args", '[{"a": ["\\ud800"]}]')
+    assert ran.code == 2
+    assert "args[0].a[0]: a lone surrogate" in ran.err
+
+
+def test_payload_beside_arguments_is_exit_2(stoker: CommandLine) -> None:
+    assert stoker("enqueue", "k", "--payload", "x", "--args", "[]").code == 2
+
+
+def test_unknown_outcome_is_exit_7_and_names_the_id(
+    socket_path: str, stoker: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options, "TIMEOUT_S", 0.05)
+    with ScriptedBroker(socket_path, lambda _: Hang()):
+        ran = stoker("enqueue", "k", "--id", "order-1")
+    assert ran.code == 7
+    assert "id='order-1'" in ran.err

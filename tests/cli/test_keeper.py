@@ -1,0 +1,142 @@
+"""The keeper with small programs in place of broker and pool: order, restarts, refusals, reaping."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import os, signal, sys, time
+name, directory, code = sys.argv[1], sys.argv[2], int(sys.argv[3])
+log = os.open(directory + "/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+def ended(*_):
+    os.write(log, (name + " ended\\n").encode())
+    sys.exit(0)
+signal.signal(signal.SIGTERM, ended)
+os.write(log, (name + " " + str(os.getpid()) + "\\n").encode())
+if code >= 0:
+    sys.exit(code)
+while True:
+    time.sleep(60)
+"""
+KEEPER = """
+import sys
+from stoker.cli.keeper import Keeper, Program
+def program(name, code):
+    return Program(name, [sys.executable, "-c", sys.argv[1], name, sys.argv[2], code])
+sys.exit(Keeper(program("pool", sys.argv[3]), program("broker", sys.argv[4])).run())
+"""
+RUNS = "-1"
+"""In place of an exit code: does not end by itself."""
+
+
+class Kept:
+    """A keeper process, and the lines its programs have written."""
+
+    def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
+        self.process = process
+        self._log = directory / "log"
+
+    def lines(self) -> list[str]:
+        return self._log.read_text().splitlines() if self._log.exists() else []
+
+    def pids(self, name: str) -> list[int]:
+        return [int(line.split()[1]) for line in self.lines() if line.startswith(name) and line[-1].isdigit()]
+
+    def wait_pids(self, name: str, count: int) -> list[int]:
+        return wait_until(
+            lambda: self.pids(name)[count - 1 :] and self.pids(name), f"{count} starts of {name}"
+        )
+
+
+@contextmanager
+def kept(directory: Path, pool: str = RUNS, broker: str = RUNS) -> Generator[Kept]:
+    command = [sys.executable, "-c", KEEPER, PROGRAM, str(directory), pool, broker]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        stop = threading.Timer(30, process.kill)
+        stop.start()
+        keeper = Kept(process, directory)
+        try:
+            yield keeper
+        finally:
+            stop.cancel()
+            process.kill()
+            process.wait()
+            _end_all(keeper)
+
+
+def _end_all(keeper: Kept) -> None:
+    """Programs that a killed keeper left behind."""
+    for pid in {*keeper.pids("pool"), *keeper.pids("broker")}:
+        if _is_alive(pid) and str(keeper._log.parent) in Path(f"/proc/{pid}/cmdline").read_text():
+            os.kill(pid, signal.SIGKILL)
+
+
+def _is_alive(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}/cmdline") and Path(f"/proc/{pid}/cmdline").read_text() != ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stop_ends_the_pool_first_and_then_the_broker(number: signal.Signals, tmp_path: Path) -> None:
+    with kept(tmp_path) as keeper:
+        keeper.wait_pids("pool", 1)
+        keeper.wait_pids("broker", 1)
+        keeper.process.send_signal(number)
+        assert keeper.process.wait(20) == 0
+        assert keeper.lines()[-2:] == ["pool ended", "broker ended"]
+
+
+@pytest.mark.parametrize("name", ["pool", "broker"])
+def test_program_that_was_killed_is_started_again(name: str, tmp_path: Path) -> None:
+    with kept(tmp_path) as keeper:
+        (first,) = keeper.wait_pids(name, 1)
+        os.kill(first, signal.SIGKILL)
+        second = keeper.wait_pids(name, 2)[1]
+        assert second != first
+        keeper.process.terminate()
+        assert keeper.process.wait(20) == 0
+
+
+def test_broker_that_refuses_its_files_ends_everything_with_its_exit_code(tmp_path: Path) -> None:
+    with kept(tmp_path, broker="65") as keeper:
+        assert keeper.process.wait(20) == 65
+        assert len(keeper.pids("broker")) == 1
+        assert not any(_is_alive(pid) for pid in keeper.pids("pool"))
+
+
+def test_pool_whose_app_does_not_import_ends_everything(tmp_path: Path) -> None:
+    with kept(tmp_path, pool="69") as keeper:
+        assert keeper.process.wait(20) == 69
+        assert "broker ended" in keeper.lines()
+
+
+def test_programs_have_process_groups_of_their_own(tmp_path: Path) -> None:
+    with kept(tmp_path) as keeper:
+        (pid,) = keeper.wait_pids("pool", 1)
+        assert os.getpgid(pid) == pid
+
+
+def test_programs_end_in_order_also_when_they_are_waiting_to_be_restarted(tmp_path: Path) -> None:
+    with kept(tmp_path, pool="1") as keeper:
+        keeper.wait_pids("pool", 3)
+        keeper.wait_pids("broker", 1)
+        keeper.process.terminate()
+        assert keeper.process.wait(20) == 0
+        assert keeper.lines()[-1] == "broker ended"
+
+
+def test_programs_are_started_with_no_signal_blocked_or_ignored(tmp_path: Path) -> None:
+    with kept(tmp_path) as keeper:
+        (pid,) = keeper.wait_pids("pool", 1)
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        assert int(status["SigBlk"], 16) == 0
+        assert not int(status["SigIgn"], 16) & (1 << signal.SIGCHLD - 1 | 1 << signal.SIGINT - 1)

@@ -1,0 +1,36 @@
+"""Columns, JSON that is harmless, and a reader that went away."""
+
+import json
+
+import pytest
+
+from stoker.cli.output import fields, json_text, table
+
+
+def test_columns_are_aligned_under_their_heads() -> None:
+    lines = table(["id", "count"], [["a", "1"], ["longer", "200"]], frozenset({"count"}))
+    assert lines == ["id      count", "a           1", "longer    200"]
+
+
+def test_empty_cells_leave_no_trailing_spaces() -> None:
+    assert table(["id", "note"], [["a", ""]]) == ["id  note", "a"]
+
+
+def test_empty_fields_are_left_out() -> None:
+    assert fields([("id", "a"), ("reason", ""), ("longer", "b")]) == ["id      a", "longer  b"]
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[2J", "\x7f", "\x9b", "\u202e", "\u2028", "\ud800", "line\nbreak"])
+def test_json_is_one_line_of_harmless_ascii(hostile: str) -> None:
+    text = json_text({hostile: hostile})
+    assert text.isascii()
+    assert text.isprintable()
+    assert json.loads(text) == {hostile: hostile}
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [(b"plain\n", "plain\n"), (b"\xff", {"base64": "/w=="}), (b"\x1b[", {"base64": "G1s="}), (b"", "")],
+)
+def test_bytes_are_text_if_a_person_can_read_them(data: bytes, shown: object) -> None:
+    assert json.loads(json_text({"payload": data})) == {"payload": shown}

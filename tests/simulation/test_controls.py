@@ -1,0 +1,120 @@
+"""Positive controls: broken brokers that the simulation has to find out, within a few seeds.
+
+Each breaks one rule on purpose. A simulation that finds nothing is worth something only because of
+these.
+"""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from support.simulation.life import Parts, make_committer
+from support.simulation.trial import trial
+from support.simulation.watched import WatchedCore
+from support.simulation.world import Plan
+
+from stoker.broker.committer import Committer
+from stoker.broker.core import effects as fx
+from stoker.broker.core import events as ev
+from stoker.broker.core.queues import Queue
+from stoker.proto import messages, work
+from stoker.proto.model import Outcome
+
+pytestmark = pytest.mark.slow
+
+SEEDS = 25
+
+
+class EagerCommitter(Committer):
+    """Answers before the commit."""
+
+    def add(self, effects: Sequence[fx.Effect]) -> None:
+        answers = [effect for effect in effects if isinstance(effect, fx.Answer)]
+        super().add([effect for effect in effects if not isinstance(effect, fx.Answer)])
+        self._release(answers, {})
+
+
+def eager_committer(*arguments: object) -> Committer:
+    committer = make_committer(*arguments)  # type: ignore[arg-type]  # passed on just as they come
+    committer.__class__ = EagerCommitter
+    return committer
+
+
+class UnfencedCore(WatchedCore):
+    """Takes an ack of any token that the job ever had for one of its present token."""
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        super().__init__(*arguments, **named)  # type: ignore[arg-type]  # passed on just as they come
+        self._numbers: dict[tuple[int, int], int] = {}
+
+    def step(self, event: ev.Event, now: ev.Now) -> list[fx.Effect]:
+        if isinstance(event, ev.Received) and isinstance(event.message, work.Ack):
+            token = (event.message.token[0], event.message.token[1])
+            job = self._memory.jobs.get(self._numbers.get(token, 0))
+            if job is not None and job.token in self._leasing.leases and job.token != token:
+                return self._accept(event, job.token, now)
+        effects = super().step(event, now)
+        self._numbers |= {lease.token: lease.number for lease in self._leasing.leases.values()}
+        return effects
+
+    def _accept(self, event: ev.Received, token: tuple[int, int], now: ev.Now) -> list[fx.Effect]:
+        effects = super().step(ev.TimePassed(), now)
+        if token in self._leasing.leases:
+            self._leasing.end(self._leasing.leases[token], Outcome.OK)
+            effects.append(fx.Answer(event.connection, event.request, messages.Done()))
+        return effects
+
+
+class ReadyOnly(Queue):
+    """Thinks that only ready jobs fill a queue."""
+
+    __slots__ = ()
+
+    @property
+    def live_count(self) -> int:
+        return len(self._ready)
+
+
+class LaxCore(WatchedCore):
+    """Counts only ready jobs against the limit of a queue."""
+
+    def step(self, event: ev.Event, now: ev.Now) -> list[fx.Effect]:
+        for queue in self._memory.queues.values():
+            queue.__class__ = ReadyOnly
+        return super().step(event, now)
+
+
+class ForgetfulCore(WatchedCore):
+    """Begins every life with the same epoch."""
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        super().__init__(*arguments, **named | {"epoch": 1})  # type: ignore[arg-type]  # passed on
+
+
+class HastyCore(WatchedCore):
+    """Frees the jobs of a dead worker without waiting for its supervisor's report."""
+
+    def step(self, event: ev.Event, now: ev.Now) -> list[fx.Effect]:
+        effects = super().step(event, now)
+        if isinstance(event, ev.PeerExited):
+            for worker in [worker for worker in self._registry.workers.values() if worker.dead]:
+                for lease in list(worker.leases.values()):
+                    self._leasing.end(lease, Outcome.CRASH)
+        return effects
+
+
+@pytest.mark.parametrize(
+    ("parts", "broken"),
+    [
+        pytest.param(Parts(committer=eager_committer), "acknowledged_jobs_exist", id="eager"),
+        pytest.param(Parts(core=UnfencedCore), "stale_tokens_change_nothing", id="unfenced"),
+        pytest.param(Parts(core=LaxCore), "took in its", id="lax limit"),
+        pytest.param(Parts(core=ForgetfulCore), "tokens_grow", id="same epoch"),
+        pytest.param(Parts(core=HastyCore), "nothing_runs_twice_at_once", id="hasty"),
+    ],
+)
+def test_broken_broker_is_found_out(parts: Parts, broken: str) -> None:
+    assert found_within(SEEDS, Plan(parts=parts), lambda fault: broken in fault)
+
+
+def found_within(seeds: int, plan: Plan, matches: Callable[[str], bool]) -> bool:
+    return any(matches(fault) for seed in range(seeds) for fault in trial(seed, plan).faults)

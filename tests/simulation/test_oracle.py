@@ -1,0 +1,184 @@
+"""The oracle itself: a good history passes, and of each promise one broken history is caught."""
+
+from collections.abc import Sequence
+
+import pytest
+from support.history import (
+    Confirmed,
+    Crashed,
+    Died,
+    Dropped,
+    Ended,
+    Enqueued,
+    Heard,
+    Pushed,
+    Reached,
+    Record,
+    Row,
+    Silent,
+    Started,
+    Stopped,
+)
+from support.oracle import second_deliveries, violations
+
+BODY = ("send", b"body")
+FIRST, SECOND = (1, 1), (1, 2)
+
+
+GOOD = Row("a", 1, "mail", "done", charged=0, crashes=0, attempts_max=5, crashes_max=3)
+
+
+def ended(*rows: Row) -> Ended:
+    counts = {(each.queue, each.state): 0 for each in rows}
+    for each in rows:
+        counts[each.queue, each.state] += 1
+    return Ended(99, rows, counts)
+
+
+def stored(id: str = "a", number: int = 1, body: tuple[object, ...] = BODY) -> Enqueued:
+    return Enqueued(1, id, body, False, number)
+
+
+def delivery(token: tuple[int, int], worker: str = "w1", job_id: str = "a") -> list[Record]:
+    return [Pushed(2, job_id, token, worker, 1), Started(3, job_id, token, worker, True)]
+
+
+def finish(token: tuple[int, int], worker: str = "w1", op: str = "ack") -> list[Record]:
+    return [Stopped(4, token), Reached(5, worker, token, op), Confirmed(6, worker, token, op)]
+
+
+def caught(records: Sequence[Record]) -> set[str]:
+    """Names of the promises that the oracle finds broken."""
+    return {text.partition(":")[0] for text in violations(records)}
+
+
+def test_plain_run_is_good() -> None:
+    assert violations([stored(), *delivery(FIRST), *finish(FIRST), ended(GOOD)]) == []
+
+
+def test_retry_after_an_error_is_good() -> None:
+    again = [*delivery(FIRST), *finish(FIRST, op="nack"), *delivery(SECOND, "w2"), *finish(SECOND, "w2")]
+    assert violations([stored(), *again, ended(GOOD._replace(charged=1))]) == []
+
+
+def test_redelivery_after_a_swept_death_is_good() -> None:
+    died: list[Record] = [Died(4, "w1"), Stopped(5, FIRST)]
+    again = [*delivery(FIRST), *died, *delivery(SECOND, "w2"), *finish(SECOND, "w2")]
+    assert violations([stored(), *again, ended(GOOD)]) == []
+
+
+def test_delivery_to_a_worker_that_was_silent_already_may_be_repeated() -> None:
+    pushes: list[Record] = [Pushed(2, "a", FIRST, "w1", 1), Pushed(9, "a", SECOND, "w2", 1)]
+    assert violations([stored(), Silent(1, "w1"), *pushes, ended(GOOD)]) == []
+
+
+def test_repeated_nack_after_the_next_delivery_is_good() -> None:
+    first: list[Record] = [Stopped(4, FIRST), Reached(5, "w1", FIRST, "nack"), Crashed(5)]
+    repeat: list[Record] = [Reached(8, "w1", FIRST, "nack"), Confirmed(9, "w1", FIRST, "nack")]
+    last = finish(SECOND, "w2")
+    records = [stored(), *delivery(FIRST), *first, *delivery(SECOND, "w2"), *repeat, *last, ended(GOOD)]
+    assert violations(records) == []
+
+
+def test_dropped_job_may_be_gone() -> None:
+    assert violations([stored(), Dropped(5, "a"), ended()]) == []
+
+
+def test_lost_acknowledged_job_is_caught() -> None:
+    assert caught([stored(), ended()]) == {"acknowledged_jobs_exist"}
+
+
+def test_job_with_another_number_is_caught() -> None:
+    assert caught([stored(number=7), ended(GOOD._replace(number=8))]) == {"acknowledged_jobs_exist"}
+
+
+def test_unfinished_job_is_caught() -> None:
+    assert caught([stored(), ended(GOOD._replace(state="ready"))]) == {"acknowledged_jobs_exist"}
+
+
+def test_delivery_after_a_confirmed_ack_is_caught() -> None:
+    again = [*delivery(FIRST), *finish(FIRST), Died(7, "w1"), *delivery(SECOND), *finish(SECOND)]
+    assert caught([stored(), *again, ended(GOOD)]) == {"acknowledged_completions_stay"}
+
+
+def test_confirmed_ack_of_a_job_that_is_not_done_is_caught() -> None:
+    records = [stored(), *delivery(FIRST), *finish(FIRST), ended(GOOD._replace(state="dead"))]
+    assert caught(records) == {"acknowledged_completions_stay"}
+
+
+@pytest.mark.parametrize("token", [FIRST, (0, 9)], ids=["same", "older"])
+def test_token_that_does_not_grow_is_caught(token: tuple[int, int]) -> None:
+    again = [*delivery(FIRST), *finish(FIRST, op="nack"), *delivery(token), *finish(token, op="nack")]
+    assert "tokens_grow" in caught([stored(), *again])
+
+
+def test_token_of_two_jobs_is_caught() -> None:
+    both = [*delivery(FIRST), *finish(FIRST), *delivery(FIRST, "w2", "b"), *finish(FIRST, "w2")]
+    assert "tokens_grow" in caught(both)
+
+
+def test_accepted_stale_token_is_caught() -> None:
+    late = finish(FIRST, op="release")
+    records = [*delivery(FIRST), Silent(4, "w1"), Stopped(4, FIRST), *delivery(SECOND, "w2"), *late]
+    assert caught(records) == {"stale_tokens_change_nothing"}
+
+
+def test_token_accepted_from_another_worker_is_caught() -> None:
+    assert caught([*delivery(FIRST), *finish(FIRST, "w2")]) == {"stale_tokens_change_nothing"}
+
+
+def test_wrong_count_is_caught() -> None:
+    assert caught([Ended(9, (GOOD,), {("mail", "done"): 2})]) == {"counts_add_up"}
+
+
+def test_job_in_two_states_is_caught() -> None:
+    assert caught([ended(GOOD, GOOD._replace(state="dead"))]) == {"counts_add_up"}
+
+
+@pytest.mark.parametrize("fields", [{"charged": 6}, {"crashes": 4}], ids=["charged", "crashes"])
+def test_exceeded_limit_is_caught(fields: dict[str, int]) -> None:
+    assert caught([ended(GOOD._replace(**fields))]) == {"limits_hold"}
+
+
+def test_second_delivery_without_a_reason_is_caught() -> None:
+    twice = [*delivery(FIRST), Stopped(4, FIRST), *delivery(SECOND, "w2"), *finish(SECOND, "w2")]
+    assert caught([stored(), *twice, ended(GOOD)]) == {"second_deliveries_have_a_reason"}
+
+
+def test_broker_crash_is_no_reason_for_a_second_delivery() -> None:
+    twice = [*delivery(FIRST), Stopped(4, FIRST), Crashed(5), *delivery(SECOND, "w2")]
+    assert caught([stored(), *twice]) == {"second_deliveries_have_a_reason"}
+
+
+def test_silence_that_is_over_is_no_reason_for_a_second_delivery() -> None:
+    before: list[Record] = [Silent(1, "w1"), Heard(1, "w1")]
+    twice = [*before, *delivery(FIRST), Stopped(4, FIRST), *delivery(SECOND, "w2")]
+    assert caught(twice) == {"second_deliveries_have_a_reason"}
+
+
+def test_two_bodies_under_one_id_are_caught() -> None:
+    assert caught([stored(), stored(body=("send", b"other"))]) == {"same_id_is_same_job"}
+
+
+def test_two_numbers_under_one_id_are_caught() -> None:
+    assert caught([stored(), stored(number=2)]) == {"same_id_is_same_job"}
+
+
+def test_conflict_of_a_job_with_itself_is_caught() -> None:
+    assert caught([stored(), Enqueued(5, "a", BODY, False, None, "conflict")]) == {"same_id_is_same_job"}
+
+
+def test_conflict_of_another_body_is_good() -> None:
+    other = Enqueued(5, "a", ("send", b"other"), False, None, "conflict")
+    assert violations([stored(), other, ended(GOOD)]) == []
+
+
+def test_start_beside_a_running_process_is_caught() -> None:
+    beside = [*delivery(FIRST), Died(4, "w1"), *delivery(SECOND, "w2"), Stopped(9, FIRST)]
+    assert caught(beside) == {"nothing_runs_twice_at_once"}
+
+
+def test_second_deliveries_are_found_whatever_their_reason() -> None:
+    again = [*delivery(FIRST), *finish(FIRST, op="nack"), *delivery(SECOND)]
+    assert second_deliveries(again) == ["a"]
+    assert second_deliveries(delivery(FIRST)) == []

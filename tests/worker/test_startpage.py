@@ -1,0 +1,117 @@
+"""The start page: what one side stores, the other reads, and nothing else."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.worker import startpage
+from stoker.worker.startpage import StartPage
+
+
+class Sides:
+    """The same page as worker and supervisor map it."""
+
+    def __init__(self, slots: int = 2) -> None:
+        fd = startpage.create(slots)
+        self.worker = StartPage(fd, slots)
+        self.supervisor = StartPage(fd, slots)
+        os.close(fd)
+
+    def close(self) -> None:
+        self.worker.close()
+        self.supervisor.close()
+
+
+@pytest.fixture
+def sides() -> Iterator[Sides]:
+    sides = Sides()
+    yield sides
+    sides.close()
+
+
+def test_new_page_says_nothing(sides: Sides) -> None:
+    page = sides.supervisor
+    assert (page.came_up, page.finished_count, page.token(0), page.kill_reason(0, (0, 0))) == (
+        False,
+        0,
+        None,
+        None,
+    )
+
+
+@given(epoch=st.integers(0, 2**53), counter=st.integers(0, 2**53))
+def test_supervisor_reads_the_token_that_the_worker_stored(epoch: int, counter: int) -> None:
+    sides = Sides()
+    sides.worker.start(0, (epoch, counter))
+    assert sides.supervisor.token(0) == (epoch, counter)
+    sides.close()
+
+
+def test_cleared_entry_is_empty(sides: Sides) -> None:
+    sides.worker.start(0, (1, 7))
+    sides.worker.clear(0)
+    assert sides.supervisor.token(0) is None
+
+
+def test_slots_have_entries_of_their_own(sides: Sides) -> None:
+    sides.worker.start(0, (1, 7))
+    sides.worker.start(1, (1, 8))
+    sides.worker.clear(0)
+    assert (sides.supervisor.token(0), sides.supervisor.token(1)) == (None, (1, 8))
+
+
+@pytest.mark.parametrize("reason", startpage.KILL_REASONS)
+def test_worker_reads_why_its_attempt_shall_end(sides: Sides, reason: str) -> None:
+    sides.supervisor.kill(0, (3, 9), reason)
+    assert sides.worker.kill_reason(0, (3, 9)) == reason
+
+
+@pytest.mark.parametrize("other", [(3, 8), (2, 9), (9, 3)])
+def test_kill_entry_means_nothing_for_another_attempt(sides: Sides, other: tuple[int, int]) -> None:
+    sides.supervisor.kill(0, (3, 9), "timeout")
+    assert sides.worker.kill_reason(0, other) is None
+
+
+def test_later_kill_replaces_the_earlier(sides: Sides) -> None:
+    sides.supervisor.kill(0, (1, 1), "timeout")
+    sides.supervisor.kill(0, (1, 2), "cancelled")
+    assert sides.worker.kill_reason(0, (1, 1)) is None
+    assert sides.worker.kill_reason(0, (1, 2)) == "cancelled"
+
+
+def test_kill_entry_leaves_the_token_alone(sides: Sides) -> None:
+    sides.worker.start(0, (1, 1))
+    sides.supervisor.kill(0, (1, 2), "lost")
+    assert sides.supervisor.token(0) == (1, 1)
+
+
+def test_supervisor_sees_that_the_worker_came_up_and_what_it_finished(sides: Sides) -> None:
+    sides.worker.say_came_up()
+    sides.worker.count_finished()
+    sides.worker.count_finished()
+    assert (sides.supervisor.came_up, sides.supervisor.finished_count) == (True, 2)
+
+
+class ReorderingWords:
+    """Words of which a reader sees a store only in part: the epoch changes between its two looks."""
+
+    def __init__(self, words: memoryview, at: int, values: list[int]) -> None:
+        self._words, self._at, self._values = words, at, values
+
+    def __getitem__(self, index: int) -> int:
+        if index == self._at and self._values:
+            return self._values.pop(0)
+        return int(self._words[index])
+
+
+def test_reader_starts_over_when_the_entry_changed_under_it(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides.worker.start(0, (4, 2))
+    words = memoryview(bytearray(64)).cast("Q")
+    words[2], words[3] = 2, 5
+    monkeypatch.setattr(sides.supervisor, "_words", ReorderingWords(words, 3, [9, 0]))
+    assert sides.supervisor.token(0) == (4, 2)

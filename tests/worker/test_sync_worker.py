@@ -1,0 +1,304 @@
+"""One worker of a real pool: what it makes of jobs, signals, and a broker that comes and goes."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.pools import RunningPool, is_alive
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+APP = """
+    import gc, threading
+
+
+    @app.job
+    def leave(how):
+        if how == "fork":
+            if os.fork() == 0:
+                return "the child came back"
+            return "the parent"
+        raise {
+            "exit 0": SystemExit(0), "exit x": SystemExit("x"), "interrupt": KeyboardInterrupt(),
+            "base": BaseException("odd"), "generator": GeneratorExit(), "memory": MemoryError(),
+        }[how]
+
+
+    @app.job
+    def hard_exit():
+        os._exit(0)
+
+
+    @app.job
+    def polite(path, seconds):
+        open(path, "w").close()
+        try:
+            time.sleep(seconds)
+        except BaseException as error:
+            open(path + ".caught", "w").write(type(error).__name__)
+            raise
+
+
+    @app.job
+    def swallow(path):
+        open(path, "w").close()
+        while True:
+            try:
+                time.sleep(1)
+            except BaseException:
+                pass
+
+
+    @app.job
+    def hold_lock(path, seconds):
+        open(path, "w").close()
+        ctypes.PyDLL(None).sleep(seconds)
+        return "held"
+
+
+    @app.job
+    def whoami():
+        job = current_job()
+        return [job.id, job.attempt, list(job.token), job.kind, job.queue, dict(job.headers), job.remaining_s()]
+
+
+    @app.job
+    def steal_term():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+    @app.job
+    def nothing():
+        pass
+"""
+
+
+@pytest.fixture
+def pool(short_directory: Path) -> Iterator[RunningPool]:
+    with RunningPool(short_directory, app=APP) as pool:
+        pool.broker.wait_workers(1)
+        yield pool
+
+
+def begin(pool: RunningPool, kind: str, *args: object) -> tuple[int, Path]:
+    """Hand out a job that touches a file as it begins; its token's counter and the file."""
+    path = pool.directory / f"began-{kind}"
+    counter = pool.broker.put(kind, str(path), *args)
+    wait_until(path.exists, f"{kind} began")
+    return counter, path
+
+
+def test_handler_gets_its_arguments_and_its_result_is_acked(pool: RunningPool) -> None:
+    assert pool.broker.wait_result(pool.broker.put("add", 2, b=3)) == 5
+    assert pool.broker.wait_result(pool.broker.put("add", raw=b"[20, 30]")) == 50
+
+
+def test_handler_knows_its_job(pool: RunningPool) -> None:
+    *job, remaining_s = pool.broker.wait_result(pool.broker.put("whoami", time_limit_s=5))
+    assert job == ["job-1", 1, [1, 1], "whoami", "default", {}]
+    assert 0 < remaining_s <= 5
+
+
+@pytest.mark.parametrize("how", ["exit 0", "exit x", "interrupt", "base", "generator", "memory"])
+def test_worker_lives_on_after_any_exception(pool: RunningPool, how: str) -> None:
+    pid = pool.broker.wait_result(pool.broker.put("pid"))
+    op, message = pool.broker.wait_answer(pool.broker.put("leave", how))
+    assert (op, message.outcome) == ("nack", "memory" if how == "memory" else "error")
+    assert pool.broker.wait_result(pool.broker.put("pid")) == pid
+
+
+def test_unknown_kind_and_bad_payload_fail_the_attempt_and_nothing_else(pool: RunningPool) -> None:
+    outcomes = [
+        pool.broker.wait_answer(pool.broker.put("no.such.kind"))[1].outcome,
+        pool.broker.wait_answer(pool.broker.put("add", raw=b"\xc1"))[1].outcome,
+    ]
+    assert outcomes == ["error", "permanent"]
+    assert pool.broker.wait_result(pool.broker.put("add", 1, 1)) == 2
+
+
+def test_exit_0_under_a_job_is_a_death_with_its_token(pool: RunningPool) -> None:
+    counter = pool.broker.put("hard_exit")
+    exited = pool.broker.wait_exit(pool.broker.wait_holder_nonce(counter))
+    assert (exited.token, exited.status, exited.signal, exited.shutdown) == ([1, counter], 0, None, False)
+    assert counter not in pool.broker.answers
+
+
+def test_death_between_jobs_has_no_token(pool: RunningPool) -> None:
+    pool.broker.wait_result(pool.broker.put("add", 1, 1))
+    (worker,) = pool.broker.workers()
+    os.kill(worker.pid, signal.SIGKILL)
+    exited = pool.broker.wait_exit(worker.nonce)
+    assert (exited.token, exited.signal) == (None, 9)
+    assert exited.memory_peak_bytes > 0
+
+
+@pytest.mark.parametrize(("reason", "name"), [("timeout", "JobTimeout"), ("cancelled", "JobCancelled")])
+def test_struck_handler_can_clean_up_and_its_worker_lives_on(
+    pool: RunningPool, reason: str, name: str
+) -> None:
+    pid = pool.broker.wait_result(pool.broker.put("pid"))
+    counter, path = begin(pool, "polite", 60)
+    pool.broker.kill(counter, reason, grace_s=10)
+    _, message = pool.broker.wait_answer(counter)
+    assert message.outcome == reason
+    assert "time.sleep(seconds)" in message.report
+    assert Path(f"{path}.caught").read_text() == name
+    assert pool.broker.wait_result(pool.broker.put("pid")) == pid
+
+
+def test_strike_leaves_a_stack_dump_in_the_log(pool: RunningPool) -> None:
+    counter, _ = begin(pool, "polite", 60)
+    pool.broker.kill(counter, "timeout", grace_s=10)
+    pool.broker.wait_answer(counter)
+    assert "in polite" in pool.said()
+
+
+def test_handler_that_swallows_everything_is_killed_after_the_grace(pool: RunningPool) -> None:
+    counter, _ = begin(pool, "swallow")
+    pool.broker.kill(counter, "timeout", grace_s=0.3)
+    exited = pool.broker.wait_exit(pool.broker.wait_holder_nonce(counter))
+    assert (exited.token, exited.kill_token, exited.signal) == ([1, counter], [1, counter], 9)
+    assert counter not in pool.broker.answers
+
+
+def test_handler_in_a_call_into_c_is_killed_after_the_grace(pool: RunningPool) -> None:
+    counter, _ = begin(pool, "hold_lock", 60)
+    pool.broker.kill(counter, "timeout", grace_s=0.3)
+    assert pool.broker.wait_exit(pool.broker.wait_holder_nonce(counter)).kill_token == [1, counter]
+
+
+def test_kill_for_an_attempt_that_is_over_harms_no_other(pool: RunningPool) -> None:
+    earlier = pool.broker.put("add", 1, 1)
+    pool.broker.wait_answer(earlier)
+    counter, _ = begin(pool, "polite", 0.5)
+    pool.broker.kill(earlier, "timeout", grace_s=0)
+    assert pool.broker.wait_answer(counter)[0] == "ack"
+    assert pool.broker.all_of("exited") == []
+
+
+def test_job_that_shall_end_before_it_begins_never_runs(pool: RunningPool) -> None:
+    (worker,) = pool.broker.workers()
+    os.kill(worker.pid, signal.SIGSTOP)
+    counter = pool.broker.put("touch_and_sleep", str(pool.directory / "ran"), 0)
+    pool.broker.kill(counter, "cancelled", grace_s=60)
+    pool.broker.barrier()
+    os.kill(worker.pid, signal.SIGCONT)
+    assert pool.broker.wait_answer(counter)[1].outcome == "cancelled"
+    assert not (pool.directory / "ran").exists()
+
+
+def test_worker_that_was_stopped_before_it_began_is_killed_and_charged_to_nobody(pool: RunningPool) -> None:
+    (worker,) = pool.broker.workers()
+    os.kill(worker.pid, signal.SIGSTOP)
+    counter = pool.broker.put("add", 1, 1)
+    pool.broker.kill(counter, "lost", grace_s=0)
+    exited = pool.broker.wait_exit(worker.nonce)
+    assert (exited.token, exited.signal) == (None, 9)
+
+
+def test_child_of_a_handler_that_comes_back_ends_at_once(pool: RunningPool) -> None:
+    assert pool.broker.wait_result(pool.broker.put("leave", "fork")) == "the parent"
+    assert pool.broker.wait_result(pool.broker.put("add", 1, 1)) == 2
+    assert [len(answers) for answers in pool.broker.answers.values()] == [1, 1]
+
+
+def test_term_finishes_the_job_and_the_worker_is_replaced(pool: RunningPool) -> None:
+    counter, _ = begin(pool, "polite", 0.5)
+    worker = pool.broker.wait_holder(counter)
+    os.kill(worker.pid, signal.SIGTERM)
+    assert pool.broker.wait_answer(counter)[0] == "ack"
+    exited = pool.broker.wait_exit(worker.nonce)
+    assert (exited.token, exited.status) == (None, 0)
+    assert pool.broker.wait_result(pool.broker.put("pid")) != worker.pid
+
+
+def test_term_wakes_an_idle_worker(pool: RunningPool) -> None:
+    (worker,) = pool.broker.workers()
+    os.kill(worker.pid, signal.SIGTERM)
+    assert pool.broker.wait_exit(worker.nonce, deadline_s=2).status == 0
+
+
+def test_int_is_the_supervisors_business(pool: RunningPool) -> None:
+    counter, _ = begin(pool, "polite", 0.5)
+    os.kill(pool.broker.wait_holder(counter).pid, signal.SIGINT)
+    assert pool.broker.wait_answer(counter)[0] == "ack"
+
+
+def test_handler_that_takes_over_term_is_undone(pool: RunningPool) -> None:
+    pool.broker.wait_answer(pool.broker.put("steal_term"))
+    for _ in range(20):
+        pool.broker.wait_answer(pool.broker.put("nothing"))
+    (worker,) = pool.broker.workers()
+    os.kill(worker.pid, signal.SIGTERM)
+    assert pool.broker.wait_exit(worker.nonce).status == 0
+
+
+def test_random_terms_lose_no_job(pool: RunningPool) -> None:
+    counters: list[int] = []
+    for _ in range(40):
+        counters += [pool.broker.put("nothing") for _ in range(5)]
+        for worker in pool.broker.workers():
+            os.kill(worker.pid, signal.SIGTERM)
+        pool.broker.wait_workers(1)
+    for counter in counters:
+        pool.broker.wait_ended(counter)
+
+
+# --- a broker that comes and goes -----------------------------------------------------------------
+
+
+def test_job_runs_on_through_a_restart_of_the_broker_and_is_acked_once(pool: RunningPool) -> None:
+    counter, _ = begin(pool, "polite", 1.0)
+    pid = pool.broker.wait_holder(counter).pid
+    pool.broker.stop()
+    pool.broker.start()
+    hello = wait_until(lambda: pool.broker.hello_holding(counter), "a hello that says what runs")
+    assert hello.held == [[1, counter, "running"]]
+    assert pool.broker.wait_answer(counter)[0] == "ack"
+    assert pool.broker.wait_result(pool.broker.put("pid")) == pid
+    assert len(pool.broker.answers[counter]) == 1
+
+
+def test_unconfirmed_ack_is_kept_and_repeated_to_the_next_broker(pool: RunningPool) -> None:
+    pool.broker.withhold = lambda op: op == "ack"
+    counter = pool.broker.put("add", 1, 1)
+    pool.broker.wait_answer(counter)
+    pool.broker.stop()
+    pool.broker.withhold = lambda op: False
+    pool.broker.start()
+    wait_until(lambda: len(pool.broker.answers[counter]) == 2, "the ack came again")
+    hello = pool.broker.hello_holding(counter)
+    assert hello is not None
+    assert hello.held == [[1, counter, "finished"]]
+    first, second = pool.broker.answers[counter]
+    assert first == second
+
+
+def test_job_that_ends_while_the_broker_is_away_is_acked_to_the_next(pool: RunningPool) -> None:
+    counter, _ = begin(pool, "polite", 0.2)
+    pid = pool.broker.wait_holder(counter).pid
+    pool.broker.stop()
+    wait_until(lambda: "do_poll" in wchan(pid), "the worker waits for a broker")
+    pool.broker.start()
+    assert pool.broker.wait_answer(counter)[0] == "ack"
+
+
+def test_worker_told_to_end_waits_until_its_ack_has_arrived(pool: RunningPool) -> None:
+    pool.broker.withhold = lambda op: op == "ack"
+    counter = pool.broker.put("add", 1, 1)
+    pool.broker.wait_answer(counter)
+    (worker,) = pool.broker.workers()
+    pool.broker.stop()
+    os.kill(worker.pid, signal.SIGTERM)
+    pool.broker.withhold = lambda op: False
+    pool.broker.start()
+    wait_until(lambda: len(pool.broker.answers[counter]) == 2, "the ack came again")
+    wait_until(lambda: not is_alive(worker.pid), "the worker ended")
+
+
+def wchan(pid: int) -> str:
+    """Where in the kernel a process sleeps."""
+    return Path(f"/proc/{pid}/wchan").read_text()
