@@ -91,7 +91,8 @@ bench: $(STAMP) ## throughput, latency and memory beside their floors; on a quie
 
 .PHONY: test-versions
 test-versions: ## the fast tests with every other supported Python that is found
-	@for version in $(VERSIONS); do $(MAKE) test-with VERSION=$$version; done
+	@failed=; for version in $(VERSIONS); do $(MAKE) test-with VERSION=$$version || failed+=" $$version"; done; \
+	if [ -n "$$failed" ]; then echo "test-versions: failed with$$failed" >&2; exit 1; fi
 
 .PHONY: test-with
 test-with: # VERSION=3.12, found on the path or among pyenv's; said and left out when absent

@@ -40,7 +40,8 @@ ENDING = {
 STATS_SAMPLE: dict[str, Any] = {
     "epoch": 3,
     "draining": False,
-    "queues": {"mail": {"scheduled": 0, "ready": 2, "leased": 1, "done": 9, "dead": 0, "overflow": "reject"}},
+    "totals": {"scheduled": 0, "ready": 2, "leased": 1, "done": 9, "dead": 0, "cancelled": 0},
+    "queues": {"mail": {"ready": 2, "leased": 1, "oldest_ready_ms": 140, "overflow": "reject"}},
     "pools": [],
     "workers": [],
 }

@@ -121,6 +121,16 @@ def test_every_module_is_used() -> None:
     assert dead == []
 
 
+def test_links_between_pages_lead_somewhere() -> None:
+    links = [
+        (page, target)
+        for page in TEXTS
+        if page.suffix == ".md"
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    ]
+    assert [(relative(page), target) for page, target in links if not (page.parent / target).exists()] == []
+
+
 def test_every_test_directory_mirrors_a_source_directory_or_has_a_purpose_of_its_own() -> None:
     own = {"support", "conformance", "properties", "simulation", "faults", "integration", "compat"}
     mirrored = {path.name for path in sources.SRC.iterdir() if path.is_dir()}

@@ -1,6 +1,6 @@
 """Chores: what the broker does by the clock and not because anybody asked.
 
-Called in every round; each chore has its own time. Those that touch the disk are visits to the
+Each chore has its own time, and says when it wants to be called again. Those that touch the disk are visits to the
 journal thread, one at a time, so a slow disk delays chores and not the loop.
 """
 

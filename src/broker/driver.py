@@ -25,6 +25,7 @@ from ..proto import limits, work
 from ..proto.connection import UNANSWERABLE, Ended, Refused, Request
 from ..proto.errors import LocalProtocolError
 from ..proto.messages import Enqueue, Hello, Jobs, Message, Refusal, Snapshot, StatusReport
+from .chores import CHECKPOINT_MS
 from .clock import Clock
 from .committer import Committer
 from .core.effects import Answer, Close, Effect, KillPeer, Log, LookAgain, Push, Refuse
@@ -59,6 +60,9 @@ STALL_ROUNDS_MAX = 256
 """Rounds that read what waited during a stall, at most."""
 
 TICK_MS = limits.SECOND_MS
+
+ROUNDS_MAX = 16
+"""Rounds in a row without a turn for other tasks, of which the signals are one."""
 
 VISITS_MAX = 4
 """Visits to the journal that one round waits for: a look-up, the commit of what it led to, and the same
@@ -107,7 +111,7 @@ class Driver:
         self._failure: BaseException | None = None
         self._scope = trio.CancelScope()
         self.now = clock()
-        self._awake_by_ms = self.now.mono_ms
+        self._awake_by_ms = self._core_by_ms = self._chores_by_ms = self.now.mono_ms
         self._waited_for: int = 0
         self._stop_wanted = False
         self._stop_by_ms: int | None = None
@@ -116,7 +120,7 @@ class Driver:
         self.poller.add(runner.fileno(), IN, lambda _: runner.drain_wakeup())
 
     def serve(self, listener: Listener, chores: Callable[[Now], int]) -> None:
-        """Accept from `listener`; `chores` is called in each round and says in how many ms again."""
+        """Accept from `listener`; `chores` says in how many ms it wants to be called again."""
         self._listener = listener
         self._chores = chores
 
@@ -124,9 +128,26 @@ class Driver:
 
     async def run(self) -> None:
         """Work until the end. Raises what broke the storage."""
-        while (delay_ms := self._round()) is not None:
-            with trio.CancelScope(deadline=trio.current_time() + delay_ms / 1000) as self._scope:
-                await trio.lowlevel.wait_readable(self.poller.fileno())
+        delay_ms = self._round()
+        while delay_ms is not None:
+            # A scope outlives many waits: arming a deadline anew in each round costs more than the
+            # few rounds too many that come of leaving one that is early.
+            with trio.CancelScope(deadline=_in(delay_ms)) as self._scope:
+                while delay_ms is not None:
+                    self._scope.deadline = min(self._scope.deadline, _in(delay_ms))
+                    await trio.lowlevel.wait_readable(self.poller.fileno())
+                    delay_ms = self._rounds()
+            if self._scope.cancelled_caught:
+                delay_ms = self._rounds()
+
+    def _rounds(self) -> int | None:
+        """Rounds as long as somebody is ready, up to a bound after which other tasks have their turn."""
+        delay_ms = self._round()
+        for _ in range(ROUNDS_MAX):
+            if delay_ms is None or not self.poller.look():
+                break
+            delay_ms = self._round()
+        return delay_ms
 
     def stop(self) -> None:
         """End soon: refuse what waits, store and send what was decided, close."""
@@ -142,22 +163,29 @@ class Driver:
         if self._stop_wanted and self._stop_by_ms is None:
             self._begin_stop()
         started_ms = self.now.mono_ms
-        chores_ms = min(self._chores(self.now), self._watch_peers())
-        if self._core.next_deadline(self.now) <= 0:
+        if self._chores_by_ms <= started_ms:
+            self._chores_by_ms = started_ms + min(self._chores(self.now), self._watch_peers())
+        self._departures.pass_time(started_ms)
+        if self._core_by_ms <= started_ms:
             self.step(TimePassed())
+        visits = self._runner.submitted
         self._settle()
+        if self._runner.submitted != visits:
+            self._chores_by_ms = min(self._chores_by_ms, started_ms + CHECKPOINT_MS)
+        self.questions.trim()
         if self._failure is not None:
             raise self._failure
         if self._is_over():
             return None
-        delay_ms = max(min(chores_ms, self._delay_ms()), 0)
+        core_ms = self._core.next_deadline(self.now)
+        self._core_by_ms = self.now.mono_ms + core_ms
+        delay_ms = max(min(self._chores_by_ms - started_ms, core_ms, self._delay_ms()), 0)
         self._awake_by_ms = started_ms + delay_ms
         return delay_ms
 
     def _watch_peers(self) -> int:
         """Deadlines of connections, and the socket's place; in how many milliseconds again."""
         mono_ms = self.now.mono_ms
-        self._departures.pass_time(mono_ms)
         if self._tick_by_ms <= mono_ms:
             self._tick_by_ms = mono_ms + TICK_MS
             for peer, code, text in self.deadlines.overdue(mono_ms):
@@ -169,12 +197,12 @@ class Driver:
         return self._tick_by_ms - mono_ms
 
     def _delay_ms(self) -> int:
-        delay_ms = self._core.next_deadline(self.now)
+        delay_ms = self._departures.delay_ms(self.now.mono_ms)
         if self._listener is not None and self._listener.rests:
             delay_ms = min(delay_ms, REST_MS)
         if self._stop_by_ms is not None:
             delay_ms = min(delay_ms, self._stop_by_ms - self.now.mono_ms)
-        return min(delay_ms, self._departures.delay_ms(self.now.mono_ms))
+        return delay_ms
 
     def _notice_stall(self) -> None:
         late_ms = self.now.mono_ms - self._awake_by_ms
@@ -204,7 +232,6 @@ class Driver:
     def _hand_over(self) -> None:
         self.questions.ask()
         self.committer.flush()
-        self.questions.trim()
         if not self.committer.is_open and self._batch_bytes:
             self._batch_bytes = 0
             over_budget, self._over_budget = self._over_budget, []
@@ -470,3 +497,7 @@ class Driver:
             peer.close()
         self._peers.clear()
         self.poller.close()
+
+
+def _in(delay_ms: int) -> float:
+    return trio.current_time() + delay_ms / 1000

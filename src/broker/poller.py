@@ -25,6 +25,7 @@ class Poller:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
+        self._ready: list[tuple[int, int]] = []
 
     def fileno(self) -> int:
         """Readable while any registered descriptor is ready."""
@@ -44,6 +45,12 @@ class Poller:
         if self._handlers.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
+    def look(self) -> bool:
+        """Whether anything is ready now; `poll` will handle what was seen."""
+        if not self._ready:
+            self._ready = self._epoll.poll(0, EVENTS_MAX)
+        return bool(self._ready)
+
     def poll(self) -> int:
         """Handle everything that is ready now, without waiting; how many that were.
 
@@ -51,7 +58,8 @@ class Poller:
         in this round would be taken for its old bearer. (The listener adds peers, and is called
         after the round.)
         """
-        ready = self._epoll.poll(0, EVENTS_MAX)
+        self.look()
+        ready, self._ready = self._ready, []
         handlers = self._handlers
         for descriptor, flags in ready:
             handler = handlers.get(descriptor)

@@ -55,7 +55,7 @@ def _identity(job: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("reason", text(job.get("reason"))),
         ("outcome", text(job.get("outcome"))),
         ("attempt", attempt),
-        ("worker", text(job.get("worker"))),
+        ("worker", _worker(job.get("worker"))),
         ("token", _token(job.get("token"))),
     ]
 
@@ -101,9 +101,15 @@ def _attempt(row: Mapping[str, Any]) -> list[str]:
         span(row.get("duration_ms")),
         _ended_by(row),
         _token([row.get("token_epoch"), row.get("token_counter")]),
-        shorten(str(row.get("worker") or ""), 40),
+        _worker(row.get("worker")),
         shorten(str(row.get("reason") or ""), _REASON_LENGTH),
     ]
+
+
+def _worker(value: object) -> str:
+    """A worker's identity is boot id, namespace, pid, start and nonce; a person looks for the pid."""
+    parts = str(value or "").split("/")
+    return f"pid {parts[2]}" if len(parts) == 5 else shorten(parts[0], 40)
 
 
 def _ended_by(row: Mapping[str, Any]) -> str:

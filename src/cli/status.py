@@ -64,9 +64,13 @@ def last_error(data: str | None) -> str | None:
 def status_lines(report: Mapping[str, Any]) -> list[str]:
     """The report for a person. A key that a broker of another release lacks leaves its part out."""
     head = f"stoker {text(report.get('version'), '?')}, start {text(report.get('epoch'), '?')}"
-    head += f", up {span(report.get('uptime_ms'))}"
+    since = instant(report.get("started_at_ms"))
+    if since:
+        head += f", up since {since}"
     if report.get("draining"):
         head += ", draining (`stoker resume` ends it)"
+    if report.get("paused_all"):
+        head += ", all queues paused (`stoker resume` ends it)"
     parts = [
         [head],
         _queues(mapping(report.get("queues"))),
@@ -116,16 +120,26 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _workers(workers: Sequence[Mapping[str, Any]]) -> list[str]:
-    names = ("name", "pid", "state", "job")
-    rows = [[text(worker.get(name), "-") for name in names] for worker in workers]
-    return table(["worker", *names[1:]], rows, frozenset({"pid"})) if rows else []
+    rows = [
+        [
+            text(worker.get("name"), "-"),
+            text(worker.get("pid"), "-"),
+            text(worker.get("state"), "-"),
+            text(", ".join(str(job) for job in listing(worker.get("jobs"))), "-"),
+        ]
+        for worker in workers
+    ]
+    return table(["worker", "pid", "state", "jobs"], rows, frozenset({"pid"})) if rows else []
 
 
 def _storage(storage: Mapping[str, Any]) -> list[str]:
     pairs: list[tuple[str, str]] = []
     for name, value in storage.items():
-        if name.endswith("_bytes") and isinstance(value, int):
-            pairs.append((escape(name.removesuffix("_bytes").replace("_", " ")), size(value)))
+        label = name.replace("_", " ")
+        if name.endswith("_bytes"):
+            pairs.append((label.removesuffix(" bytes"), size(value)))
+        elif name.endswith("_at_ms"):
+            pairs.append((label.removesuffix(" at ms"), instant(value)))
         else:
-            pairs.append((escape(name.replace("_", " ")), text(value, "-")))
+            pairs.append((label, text(value)))
     return fields(pairs)

@@ -45,6 +45,9 @@ _ANSWERED_LATE: dict[type[Any], str] = {
 }
 """Requests whose answer the caller asked to have later, and the field that says how much."""
 
+_UNSEEN = frozenset({"shutting_down", "too_many_connections", "storage_full"})
+"""Refusals given without looking whether the same request was executed before."""
+
 _UNBOUNDED = frozenset({messages.Wait, messages.Drain})
 """Without that field, these are answered when it is time, however long that is."""
 
@@ -160,9 +163,12 @@ class _Attempt:
 
     def after_refusal(self, error: RefusedError) -> None:
         # A broker that stops refuses what waits. It did nothing of it, and its successor will.
-        if error.code != "shutting_down" or not self._patience.pause():
+        if error.code == "shutting_down" and self._patience.pause():
+            self._caller.close()
+        elif error.code in _UNSEEN and self._has_left and type(self.message) not in _QUESTIONS:
+            raise unknown(self.message, self._caller.path, str(error)) from error
+        else:
             raise error
-        self._caller.close()
 
     def _repeat(self, lost: ConnectionLost) -> None:
         message = self.message

@@ -171,13 +171,19 @@ def _check_peer(sock: socket.socket, path: str) -> None:
     """Refuse an impostor: whoever listens must be root, this user, or the owner of the directory."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("@iII"))
     _, uid, _ = struct.unpack("@iII", credentials)
-    trusted = {0, os.geteuid()}
+    trusted: set[int | None] = {0, os.geteuid()}
     if uid not in trusted:
-        owner = os.stat(os.path.dirname(os.path.realpath(path))).st_uid
-        if owner != _UNMAPPED_UID:
-            trusted.add(owner)
+        trusted.add(_owner_of_directory(path))
     if uid not in trusted:
         _unreachable(path, f"the process there runs as uid {uid}, which is not trusted with jobs")
+
+
+def _owner_of_directory(path: str) -> int | None:
+    try:
+        owner = os.stat(os.path.dirname(os.path.realpath(path))).st_uid
+    except OSError:
+        return None
+    return None if owner == _UNMAPPED_UID else owner
 
 
 def _unreachable(path: str, why: str) -> NoReturn:

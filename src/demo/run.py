@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from types import FrameType
 
 from .. import JobHandle, JobNotFoundError, JobSpec, StokerError
@@ -76,20 +77,18 @@ def _perform(stage: Stage, paths: Sequence[str], verdict: Verdict) -> None:
 
 
 def _play(stage: Stage, paths: Sequence[str], verdict: Verdict) -> None:
-    progress = Progress(len(paths))
-    progress.say(f"{len(paths)} files, {verdict.slots} workers, broker in {stage.directory}")
-    stage.wait_ready(verdict.slots)
     specs = _specs(paths, os.path.join(stage.directory, "tally"))
     first = len(specs) * 3 // 5
-    handles = stage.client.enqueue_many(specs[:first])
-    _watch(stage, progress, len(specs) // 2)
-    progress.say(f"killed worker {stage.kill_worker()}")
-    verdict.workers_killed += 1
-    progress.say(f"killed broker {stage.kill_broker()}")
-    verdict.brokers_killed += 1
-    handles += stage.client.enqueue_many(specs[first:])
-    _watch(stage, progress, len(specs))
-    progress.close()
+    with closing(Progress(len(paths))) as progress:
+        progress.say(f"{len(paths)} files, {verdict.slots} workers, broker in {stage.directory}")
+        stage.wait_ready(verdict.slots)
+        handles = stage.client.enqueue_many(specs[:first])
+        _watch(stage, progress, len(specs) // 2)
+        worker, broker = stage.kill_worker_and_broker()
+        verdict.workers_killed, verdict.brokers_killed = 1, 1
+        progress.say(f"killed worker {worker} and broker {broker}")
+        handles += stage.client.enqueue_many(specs[first:])
+        _watch(stage, progress, len(specs))
     _check(stage, zip(paths, handles, strict=True), verdict)
 
 

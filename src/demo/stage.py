@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from .. import BrokerUnreachableError, Client
@@ -87,23 +87,36 @@ class Stage:
         except BrokerUnreachableError:
             return []
 
-    def kill_worker(self) -> int:
-        """SIGKILL one worker, a busy one if there is one; its pid once it is dead."""
+    def kill_worker_and_broker(self) -> tuple[int, int]:
+        """SIGKILL a worker, a busy one if there is one, and the broker; their pids once they are dead.
+
+        Both in one breath: so the broker hands out nothing between the two, and each slot can have at
+        most one job that is delivered again. `up` starts another broker.
+        """
         workers = sorted(self._workers(), key=lambda worker: worker.get("state") != "busy")
         if not workers:
             raise StageError("no worker to kill")
-        return self._kill(int(workers[0]["pid"]))
+        pids = (int(workers[0]["pid"]), self._broker())
+        with ExitStack() as stack:
+            pidfds = [stack.enter_context(self._own(pid)) for pid in pids]
+            for pidfd in pidfds:
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            for pid, pidfd in zip(pids, pidfds, strict=True):
+                if not select.select([pidfd], [], [], DEATH_S)[0]:
+                    raise StageError(f"process {pid} survived SIGKILL for {DEATH_S:.0f} s")
+        return pids
 
-    def kill_broker(self) -> int:
-        """SIGKILL the broker; its pid once it is dead. `up` starts another."""
+    def _broker(self) -> int:
+        """Whoever listens on the socket, by the word of the kernel."""
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(self.socket)
-            # Whoever listens there, by the word of the kernel.
             size = struct.calcsize("3i")
             pid, _, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-        return self._kill(pid)
+        return int(pid)
 
-    def _kill(self, pid: int) -> int:
+    @contextmanager
+    def _own(self, pid: int) -> Generator[int]:
+        """A pidfd of a process that descends from this stage's `up`; StageError for any other."""
         try:
             pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
@@ -111,12 +124,9 @@ class Stage:
         try:
             if self._up is None or self._up.pid not in ancestors(pid):
                 raise StageError(f"process {pid} is not one of the demo's; it was left alone")
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            if not select.select([pidfd], [], [], DEATH_S)[0]:
-                raise StageError(f"process {pid} survived SIGKILL for {DEATH_S:.0f} s")
+            yield pidfd
         finally:
             os.close(pidfd)
-        return pid
 
     def last_log(self) -> str:
         """The end of what `up` said, escaped."""

@@ -30,13 +30,12 @@ def stats_answer(status: Mapping[str, Any]) -> bytes:
 
 
 def _familiar(status: Mapping[str, Any]) -> dict[str, int]:
-    """What monitors of beanstalkd look for."""
-    queues: Mapping[str, Mapping[str, int]] = status.get("queues", {})
-    totals = {
-        f"current-jobs-{theirs}": sum(queue.get(ours, 0) for queue in queues.values())
-        for theirs, ours in _STATES.items()
-    }
-    return totals | {"current-tubes": len(queues), "current-workers": len(status.get("workers", ()))}
+    """What monitors of beanstalkd look for. The lists of `status` may be cut, `left_out` says by how much."""
+    totals, left_out = status.get("totals", {}), status.get("left_out", {})
+    figures = {f"current-jobs-{theirs}": totals.get(ours, 0) for theirs, ours in _STATES.items()}
+    for key, name in (("current-tubes", "queues"), ("current-workers", "workers")):
+        figures[key] = len(status.get(name, ())) + left_out.get(name, 0)
+    return figures
 
 
 def refusal_line(refusal: Refusal) -> bytes:

@@ -45,13 +45,16 @@ def peek_op(body: bytes) -> int:
     return body[at] if len(body) > at and body[at] < 128 else -1
 
 
-def decode(body: bytes, items_max: int = limits.ANSWER_ITEMS_MAX) -> list[Any]:
+def decode(
+    body: bytes, items_max: int = limits.ANSWER_ITEMS_MAX, containers_max: int = limits.FRAME_BYTES_MAX
+) -> list[Any]:
     """The array in one frame: a number, a request id, fields. RemoteProtocolError(`bad_frame`) if not.
 
-    No list or map in it may have more than `items_max` items.
+    No list or map in it may have more than `items_max` items, and there may be `containers_max` of
+    them. The defaults are for answers: the broker is trusted, and its answers list what it holds.
     """
     try:
-        array: Any = _unpack(body, items_max)
+        array: Any = _unpack(body, items_max, containers_max)
     except Exception as error:
         # One narrow except clause is not enough: msgpack raises its own classes, ValueError,
         # UnicodeDecodeError, TypeError, RecursionError and more, depending on the damage.
@@ -67,11 +70,11 @@ def decode(body: bytes, items_max: int = limits.ANSWER_ITEMS_MAX) -> list[Any]:
     return values
 
 
-def _unpack(body: bytes, items_max: int) -> Any:
+def _unpack(body: bytes, items_max: int, containers_max: int) -> Any:
     size = len(body)
-    # Empty lists and maps are one byte here and seventy in memory. A small frame cannot hold enough
-    # of them to matter, and is spared the call for each list.
-    count = _Count() if size > limits.CONTROL_FRAME_BYTES_MAX else None
+    # Empty lists and maps are one byte here and seventy in memory. A frame with fewer bytes than that
+    # cannot hold too many, and is spared the call for each list.
+    count = _Count(containers_max) if size > containers_max else None
     return msgpack.unpackb(
         body,
         raw=False,
@@ -104,12 +107,12 @@ def unique_map(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 class _Count:
-    """Lets `CONTAINERS_MAX` lists and maps pass."""
+    """Lets so many lists and maps pass."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_left",)
 
-    def __init__(self) -> None:
-        self.left = limits.CONTAINERS_MAX
+    def __init__(self, containers_max: int) -> None:
+        self._left = containers_max
 
     def seen_list(self, value: list[Any]) -> list[Any]:
         self._one_less()
@@ -120,9 +123,9 @@ class _Count:
         return unique_map(pairs)
 
     def _one_less(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise ValueError(f"more than {limits.CONTAINERS_MAX} lists and maps in one frame")
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("too many lists and maps in one frame")
 
 
 def _brief(error: Exception) -> str:

@@ -149,7 +149,7 @@ class Connection:
             return self._not_legal_frame(body)
         if len(body) > op.frame_bytes_max:
             raise _too_large(op, len(body), op.frame_bytes_max)
-        array = codec.decode(body, op.items_max)
+        array = codec.decode(body, op.items_max, limits.CONTAINERS_MAX)
         number: int = array[1]
         if number == UNANSWERABLE:
             return self._refused(UNANSWERABLE, "bad_message", "0 is no request id; count from 1")
@@ -162,7 +162,8 @@ class Connection:
             raise RemoteProtocolError(
                 "frame_too_large", f"frame of {len(body)} bytes for an op not legal here"
             )
-        number, request = codec.decode(body, limits.LIST_ITEMS_MAX)[:2]
+        array = codec.decode(body, limits.LIST_ITEMS_MAX, limits.CONTAINERS_MAX)
+        number, request = array[:2]
         if number in self._legal:
             # Spelled in more bytes than it needs, so its own limits were not the ones that held.
             raise RemoteProtocolError("bad_frame", f"op {number} is to be written in one byte")

@@ -65,8 +65,8 @@ FIELD_ITEMS_MAX = 64
 ANSWER_ITEMS_MAX = 65_536
 """For answers, which come from the broker and list what it holds."""
 
-CONTAINERS_MAX = 16_384
-"""Lists and maps in one frame over the control limit: an empty one is 1 byte there and 70 in memory."""
+CONTAINERS_MAX = 4096
+"""Lists and maps in one request: an empty one is 1 byte there and 70 in memory. Full lists fit twice."""
 
 JOBS_PAGE_MAX = 1000
 """Rows in one answer to `jobs`; a caller pages on with `after`."""

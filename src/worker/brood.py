@@ -30,6 +30,8 @@ class Child:
         self.is_told_to_end = False
         self.is_shutdown = False
         """Its end is the pool's doing, not its job's."""
+        self.died_first = False
+        """It had ended before its zygote did."""
         self.killed_for: Token | None = None
         """The attempt that a SIGKILL was meant for."""
         self.tree: list[Stat] = []
@@ -56,6 +58,10 @@ class Child:
         """Signal it, if it has been born and lives."""
         if self._pidfd is not None:
             self._pidfd.send(number)
+
+    def is_overdue(self) -> bool:
+        """Its zygote has something to say of it: that it was born, or that it has ended."""
+        return self._pidfd is None or self._pidfd.has_exited()
 
     def is_running(self) -> bool:
         """It lives, and is not stopped: then the broker may be told that its lease is in good hands."""

@@ -70,6 +70,7 @@ class PoolLink:
         self._welcomed = trio.Event()
         self._is_away = False
         self._scope = trio.CancelScope()
+        self._refused: PoolRefusedError | None = None
 
     @property
     def unconfirmed(self) -> Sequence[str]:
@@ -106,6 +107,9 @@ class PoolLink:
                 continue
             async with stream:
                 await self._converse(stream)
+            if self._refused is not None:
+                # Raised here, outside of the conversation's nursery, which would wrap it in a group.
+                raise self._refused
             if self._welcomed.is_set():
                 backoff_s = BACKOFF_S_MIN
             self._welcomed = trio.Event()
@@ -205,7 +209,8 @@ class PoolLink:
 
     def _take_refusal(self, code: str, message: str) -> None:
         if code in _FATAL and not self._welcomed.is_set():
-            raise PoolRefusedError(f"{code}: {message}")
+            self._refused = PoolRefusedError(f"{code}: {message}")
+            self._scope.cancel()
         self._say("broker_refused", code=code, message=message)
 
     def _take_confirmation(self, nonce: str, fields: list[Any]) -> None:

@@ -101,13 +101,6 @@ def identity(nonce: str) -> tuple[str, int, int, int, str]:
     return (boot_id(), pid_namespace(), own.pid, own.start_ticks, nonce)
 
 
-def thread_names(pid: int) -> list[str]:
-    """Names of a process's threads, the main one first."""
-    tasks = sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))
-    names = (_read(f"/proc/{pid}/task/{task}/comm") for task in tasks)
-    return [name.decode("utf-8", "replace").strip() for name in names if name]
-
-
 def open_descriptors() -> list[int]:
     """Descriptors of this process. (The one that reads the list is in it, and closed by then.)"""
     return sorted(fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_open(fd))

@@ -48,6 +48,9 @@ MOMENT_MS = 1 * limits.SECOND_MS
 SETTLE_MS = 2 * limits.SECOND_MS
 """How long the end of the pool waits for the broker to confirm the last reports."""
 
+SILENCE_MS = 3 * limits.SECOND_MS
+"""What a zygote has to say for at least so long, it will not say any more."""
+
 ORPHAN_MS = 1 * limits.SECOND_MS
 """Workers whose zygote died are killed by the kernel; after this time by the supervisor."""
 
@@ -93,6 +96,7 @@ class Supervisor:
         async with trio.open_nursery() as self._nursery:
             await self._nursery.start(self._obey_signals)
             self._nursery.start_soon(self._keep_zygote)
+            self._nursery.start_soon(self._watch_zygote)
             self._nursery.start_soon(self._keep_slots_filled)
         self._reap_strays()
         if self._exit is Exit.OK and self._ever_forked and not self._ever_came_up:
@@ -115,6 +119,9 @@ class Supervisor:
         deaths, died_at_ms = 0, -math.inf
         while True:
             await self._serve_zygote()
+            if self._is_draining:
+                # Its workers were all that was left to wait for.
+                await trio.sleep_forever()
             now_ms = _now_ms()
             deaths = 1 if now_ms - died_at_ms > slots.HEALTHY_MS else deaths + 1
             died_at_ms = now_ms
@@ -133,8 +140,23 @@ class Supervisor:
                 await zygote.end(at_once=not was_ready)
                 await self._take_in_orphans()
         self._say("zygote_died", pid=zygote.pid, code=zygote.code)
-        if not was_ready:
+        if not was_ready and not self._is_draining:
             self._give_up(Exit.UNAVAILABLE)
+
+    async def _watch_zygote(self) -> None:
+        """Replace a zygote that is stopped or stuck: without it no end of a worker is ever reported."""
+        overdue: set[str] = set()
+        while True:
+            await trio.sleep(SILENCE_MS / 1000)
+            before, overdue = (
+                overdue,
+                {child.nonce for child in self._children.values() if child.is_overdue()},
+            )
+            if overdue & before and self._zygote is not None:
+                self._say("zygote_hangs", pid=self._zygote.pid)
+                for nonce in overdue:
+                    self._children[nonce].died_first = True
+                self._zygote.kill()
 
     def _take(self, message: control.Message, fd: int | None, kinds: list[Mapping[str, Any]]) -> None:
         if isinstance(message, Forked) and fd is not None:
@@ -172,7 +194,7 @@ class Supervisor:
         """The zygote is gone: its workers are dying, and are this process's children now."""
         async with trio.open_nursery() as nursery:
             for child in list(self._children.values()):
-                child.is_shutdown = True
+                child.is_shutdown = not child.died_first
                 nursery.start_soon(self._take_in, child)
 
     async def _take_in(self, child: Child) -> None:

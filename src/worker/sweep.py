@@ -13,7 +13,7 @@ children.
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from . import process
 from .process import Pidfd, Stat
@@ -53,10 +53,14 @@ def sweep(worker_pid: int, nonce: str, known: Iterable[Stat] = (), *, within_ms:
 
     `known` are members seen while the worker lived.
     """
+    return _kill_all(lambda: orphans(worker_pid, nonce), known, within_ms)
+
+
+def _kill_all(look: Callable[[], Iterable[Stat]], known: Iterable[Stat], within_ms: int) -> bool:
     end = time.monotonic() + within_ms / 1000
     suspects = {(each.pid, each.start_ticks): each for each in known}
     while True:
-        for each in orphans(worker_pid, nonce):
+        for each in look():
             suspects[each.pid, each.start_ticks] = each
         suspects = {key: each for key, each in suspects.items() if _is_alive(each)}
         if not suspects:
@@ -66,6 +70,11 @@ def sweep(worker_pid: int, nonce: str, known: Iterable[Stat] = (), *, within_ms:
         for each in suspects.values():
             _kill(each)
         time.sleep(_PAUSE_S)
+
+
+def sweep_own(nonce: str) -> bool:
+    """For a worker that lives on: kill what it started; False if some of it would not die in time."""
+    return _kill_all(lambda: members(os.getpid(), nonce), (), SWEEP_MS)
 
 
 def _is_marked(each: Stat, session: int, nonce: str) -> bool:

@@ -15,6 +15,7 @@ connection is made from within the signal handler, while the job's handler stand
 in the main thread for that. INT is ignored: at a terminal it reaches everybody, and the supervisor
 decides.
 
+What a struck handler started is killed before its end is told; what others started is their business.
 A handler may fork, and its child may come back here as if it were the worker. It has another pid, and
 ends at once.
 """
@@ -32,8 +33,9 @@ from .app import App
 from .attempt import Guard
 from .context import CurrentJob, set_current_job
 from .link import HelloRefusedError, Link
-from .process import RECONNECT_SIGNAL, STRIKE_SIGNAL
+from .process import MARKER, RECONNECT_SIGNAL, STRIKE_SIGNAL
 from .startpage import StartPage, Token
+from .sweep import sweep_own
 
 BACKOFF_MS_MIN = 20
 BACKOFF_MS_MAX = 1000
@@ -99,6 +101,10 @@ class SyncWorker:
         answer = self._attempt(job, token)
         if os.getpid() != self._pid:
             os._exit(0)
+        if self._guard.struck is not None:
+            # It may be cancelled, or run elsewhere, as soon as this is answered.
+            sweep_own(os.environ[MARKER])
+            self._guard.struck = None
         self._link.answer(answer)
         self._page.clear(_SLOT)
         self._page.count_finished()

@@ -18,6 +18,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 from typing import NoReturn
 
@@ -73,7 +74,7 @@ class Zygote:
         kinds = self._app.kinds()
         for at in range(0, len(kinds), control.KINDS_A_PACKET):
             self._tell(Kinds(kinds[at : at + control.KINDS_A_PACKET]))
-        self._tell(Ready(process.thread_names(self._pid)[1:]))
+        self._tell(Ready(_other_threads()))
 
     def _tell(self, message: Message, fd: int | None = None) -> None:
         control.send(self._socket, message, fd)
@@ -179,6 +180,13 @@ def load(target: str) -> App:
     if not isinstance(found, App):
         raise TypeError(f"{target} is a {type(found).__qualname__}, not a stoker.App")
     return found
+
+
+def _other_threads() -> list[str]:
+    """Threads beside this one: by name those Python knows, by number those of libraries."""
+    names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    unknown = len(os.listdir("/proc/self/task")) - 1 - len(names)
+    return [*names, f"{unknown} more"] if unknown > 0 else names
 
 
 def _flush() -> None:

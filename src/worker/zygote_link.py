@@ -66,6 +66,10 @@ class ZygoteLink:
             except ConnectionResetError:
                 return None
 
+    def kill(self) -> None:
+        """SIGKILL. The kernel ends its workers with it, and `receive` tells."""
+        self._pidfd.send(signal.SIGKILL)
+
     async def end(self, *, at_once: bool) -> None:
         """Let go of it, wait until it has ended, and reap it. `code` then is as `subprocess` has it.
 
@@ -73,10 +77,10 @@ class ZygoteLink:
         """
         self._socket.close()
         if at_once:
-            self._pidfd.send(signal.SIGKILL)
+            self.kill()
         with trio.move_on_after(END_MS / 1000) as in_time:
             await trio.lowlevel.wait_readable(self._pidfd.fd)
         if in_time.cancelled_caught:
-            self._pidfd.send(signal.SIGKILL)
+            self.kill()
         self.code = self._process.wait()
         self._pidfd.close()

@@ -3,6 +3,7 @@
 import select
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import trio
@@ -29,22 +30,36 @@ def thread() -> Iterator[JournalThread]:
     assert thread.stop(5)
 
 
+def collected(thread: JournalThread, answers: Answers, count: int) -> None:
+    """Collect until so many answers are there."""
+
+    def are_there() -> bool:
+        thread.collect()
+        return len(answers) >= count
+
+    wait_until(are_there, f"{count} answers of the journal thread")
+
+
 def is_readable(thread: JournalThread, timeout_s: float) -> bool:
     return bool(select.select([thread.fileno()], [], [], timeout_s)[0])
+
+
+def number_and_thread(number: int, _: Journal) -> tuple[int, str]:
+    return number, threading.current_thread().name
 
 
 def test_work_is_done_in_order_on_one_thread(thread: JournalThread) -> None:
     answers = Answers()
     for number in range(100):
-        thread.submit(lambda _, number=number: (number, threading.current_thread().name), answers.take)
-    wait_until(lambda: thread.collect() or not thread.is_busy, "all work is done")
+        thread.submit(partial(number_and_thread, number), answers.take)
+    collected(thread, answers, 100)
     assert answers == [(number, "journal") for number in range(100)]
 
 
 def test_callbacks_run_on_the_thread_that_collects(thread: JournalThread) -> None:
-    names: list[str] = []
+    names = Answers()
     thread.submit(lambda _: None, lambda _result, _error: names.append(threading.current_thread().name))
-    wait_until(lambda: thread.collect() or names, "the callback")
+    collected(thread, names, 1)
     assert names == [threading.current_thread().name]
 
 
@@ -84,7 +99,7 @@ def test_error_is_handed_to_the_callback_and_the_thread_goes_on(thread: JournalT
     answers = Answers()
     thread.submit(fail, answers.take)
     thread.submit(lambda _: 7, answers.take)
-    wait_until(lambda: thread.collect() or len(answers) == 2, "both answers")
+    collected(thread, answers, 2)
     assert isinstance(answers[0], JournalBrokenError) and answers[1] == 7
 
 
@@ -94,7 +109,7 @@ def test_journal_that_cannot_be_opened_is_an_error_of_the_first_work() -> None:
 
     thread, answers = JournalThread(refuse), Answers()
     thread.submit(lambda _: None, answers.take)
-    wait_until(lambda: thread.collect() or answers, "the answer")
+    collected(thread, answers, 1)
     assert isinstance(answers[0], JournalBrokenError)
     assert thread.stop(5)
 
@@ -114,7 +129,7 @@ async def test_loop_that_never_sleeps_lets_the_thread_in(thread: JournalThread) 
 
     def count(_: Journal) -> int:
         # Gives the interpreter up many times, as a driver does around each statement.
-        for _ in range(200):
+        for _turn in range(200):
             select.select([], [], [], 0)
         return 7
 

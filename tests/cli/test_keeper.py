@@ -7,10 +7,13 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support.waiting import wait_until
+
+from stoker.cli.keeper import SAME_SIGNAL_S
 
 pytestmark = pytest.mark.slow
 
@@ -19,6 +22,10 @@ import os, signal, sys, time
 name, directory, code = sys.argv[1], sys.argv[2], int(sys.argv[3])
 log = os.open(directory + "/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 def ended(*_):
+    global code
+    code += 1
+    if code < 0:
+        return
     os.write(log, (name + " ended\\n").encode())
     sys.exit(0)
 signal.signal(signal.SIGTERM, ended)
@@ -38,16 +45,20 @@ sys.exit(Keeper(program("pool", sys.argv[3]), program("broker", sys.argv[4])).ru
 RUNS = "-1"
 """In place of an exit code: does not end by itself."""
 
+STUBBORN = "-2"
+"""Ends at the second TERM."""
+
 
 class Kept:
     """A keeper process, and the lines its programs have written."""
 
     def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
         self.process = process
-        self._log = directory / "log"
+        self.directory = directory
 
     def lines(self) -> list[str]:
-        return self._log.read_text().splitlines() if self._log.exists() else []
+        log = self.directory / "log"
+        return log.read_text().splitlines() if log.exists() else []
 
     def pids(self, name: str) -> list[int]:
         return [int(line.split()[1]) for line in self.lines() if line.startswith(name) and line[-1].isdigit()]
@@ -74,10 +85,20 @@ def kept(directory: Path, pool: str = RUNS, broker: str = RUNS) -> Generator[Kep
             _end_all(keeper)
 
 
+def _ends_within(process: subprocess.Popen[bytes], moment_s: float) -> bool:
+    """Ask it to stop once more; has it ended after a moment?"""
+    process.terminate()
+    try:
+        process.wait(moment_s * 1.2)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def _end_all(keeper: Kept) -> None:
     """Programs that a killed keeper left behind."""
     for pid in {*keeper.pids("pool"), *keeper.pids("broker")}:
-        if _is_alive(pid) and str(keeper._log.parent) in Path(f"/proc/{pid}/cmdline").read_text():
+        if _is_alive(pid) and str(keeper.directory) in Path(f"/proc/{pid}/cmdline").read_text():
             os.kill(pid, signal.SIGKILL)
 
 
@@ -117,6 +138,25 @@ def test_pool_whose_app_does_not_import_ends_everything(tmp_path: Path) -> None:
     with kept(tmp_path, pool="69") as keeper:
         assert keeper.process.wait(20) == 69
         assert "broker ended" in keeper.lines()
+
+
+def test_second_stop_is_passed_on_to_the_pool(tmp_path: Path) -> None:
+    with kept(tmp_path, pool=STUBBORN) as keeper:
+        keeper.wait_pids("pool", 1)
+        keeper.wait_pids("broker", 1)
+        wait_until(partial(_ends_within, keeper.process, SAME_SIGNAL_S), "it ends at the second")
+        assert keeper.lines()[-2:] == ["pool ended", "broker ended"]
+
+
+def test_copies_of_a_stop_within_a_moment_count_once(tmp_path: Path) -> None:
+    with kept(tmp_path, pool=STUBBORN) as keeper:
+        keeper.wait_pids("pool", 1)
+        keeper.wait_pids("broker", 1)
+        keeper.process.terminate()
+        keeper.process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            keeper.process.wait(SAME_SIGNAL_S)
+        assert "pool ended" not in keeper.lines()
 
 
 def test_programs_have_process_groups_of_their_own(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ ATTEMPT: dict[str, Any] = {
     "report": f"Traceback:\n  {EVIL}",
     "token_epoch": 3,
     "token_counter": 9,
-    "worker": "boot/1/2",
+    "worker": "boot-id/4026531836/1716/99/nonce",
     "started_at_ms": 1_700_000_000_000,
     "duration_ms": 1500,
     "signal": 9,
@@ -67,6 +67,7 @@ def test_attempt_is_a_row_with_its_signal() -> None:
     row = job_lines(JOB)[-1].split()
     assert row[:2] == ["1", "crash"]
     assert "SIGKILL" in row
+    assert row[row.index("pid") :][:2] == ["pid", "1716"]
     assert "1.5s" in row
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.command_line import CommandLine
@@ -17,15 +18,15 @@ EVIL = "\x1b[31m"
 REPORT: dict[str, Any] = {
     "version": "0.1.0",
     "epoch": 7,
-    "uptime_ms": 7_800_000,
+    "started_at_ms": 1_700_000_000_000,
     "draining": False,
     "queues": {
         "mail": {"ready": 3, "dead": 2, "oldest_ready_ms": 62_000, "bytes": 4096, "paused": True},
         "default": {},
     },
     "pools": [{"name": "tasks:app", "workers": 4, "connected": False, "kinds": ["a", "b"]}],
-    "workers": [{"name": "w", "pid": 12, "state": "busy", "job": None}],
-    "storage": {"journal_bytes": 1536, "full": False},
+    "workers": [{"name": "w", "pid": 12, "state": "busy", "jobs": ["order-1", "order-2"]}],
+    "storage": {"journal_bytes": 1536, "full": True, "full_since_at_ms": 1_700_000_000_000},
     "warnings": [EVIL],
 }
 
@@ -40,8 +41,9 @@ def test_queue_has_its_counts_and_the_age_of_its_oldest_job() -> None:
 def test_pools_workers_storage_and_warnings_are_shown() -> None:
     text = "\n".join(status_lines(REPORT))
     assert "tasks:app        4  away   a, b" in text
-    assert "busy" in text
-    assert "journal  1.5 KiB" in text
+    assert "w        12  busy   order-1, order-2" in text
+    assert "journal     1.5 KiB" in text
+    assert "full since  2023-11-1" in text
     assert "warning: \\x1b[31m" in text
 
 
@@ -49,8 +51,9 @@ def test_report_without_pools_says_how_to_start_one() -> None:
     assert any("stoker pool APP" in line for line in status_lines({}))
 
 
-def test_draining_is_said_and_how_to_end_it() -> None:
-    assert "stoker resume" in status_lines({"draining": True})[0]
+@pytest.mark.parametrize("state", ["draining", "paused_all"])
+def test_what_holds_up_every_job_is_said_and_how_to_end_it(state: str) -> None:
+    assert "stoker resume" in status_lines({state: True})[0]
 
 
 VALUES = st.recursive(

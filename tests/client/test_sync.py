@@ -32,6 +32,7 @@ from stoker.proto.errors import (
     ConflictError,
     OutcomeUnknown,
     RefusedError,
+    StorageFullError,
 )
 from stoker.proto.messages import Message
 
@@ -167,6 +168,15 @@ def test_broker_that_stops_is_asked_again(socket_path: str) -> None:
         assert broker.connection_count == 2
 
 
+def test_refusal_of_a_repeat_that_says_nothing_of_the_first_is_unknown(socket_path: str) -> None:
+    script = first(Close(), then=lambda _: messages.Refusal("storage_full", "the disk is full"))
+    with ScriptedBroker(socket_path, script), Client(socket_path) as client:
+        with pytest.raises(OutcomeUnknown, match="the disk is full"):
+            client.enqueue("k", id="a")
+        with pytest.raises(StorageFullError):
+            client.enqueue("k", id="b")
+
+
 def test_refused_connection_is_a_refusal_not_an_unknown_outcome(socket_path: str) -> None:
     refusal = answer_frame(0, messages.Refusal("too_many_connections", "256 is the limit"))
     with ScriptedBroker(socket_path, lambda _: Raw(refusal)), Client(socket_path) as client:
@@ -204,6 +214,7 @@ def test_enqueue_that_is_overdue_is_unknown(socket_path: str) -> None:
         assert len(broker.requests) == 1
 
 
+@pytest.mark.slow
 def test_call_after_a_timeout_never_gets_the_late_answer(socket_path: str) -> None:
     thawed = threading.Event()
 
@@ -212,7 +223,7 @@ def test_call_after_a_timeout_never_gets_the_late_answer(socket_path: str) -> No
             thawed.wait(10)
         return reports(request)
 
-    with ScriptedBroker(socket_path, script) as broker, Client(socket_path, timeout_s=0.05) as client:
+    with ScriptedBroker(socket_path, script) as broker, Client(socket_path, timeout_s=1) as client:
         with pytest.raises(ClientTimeoutError):
             client.status()
         thawed.set()

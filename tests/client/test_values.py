@@ -103,6 +103,12 @@ def test_text_in_place_of_arguments_is_refused() -> None:
         encode_arguments("abc", None)
 
 
+def test_list_in_place_of_keyword_arguments_is_refused() -> None:
+    keywords: Any = [1]
+    with pytest.raises(ValueRefusedError, match="kwargs must be a dict, not list"):
+        encode_arguments([], keywords)
+
+
 def test_payload_over_the_limit_names_size_and_limit() -> None:
     with pytest.raises(PayloadTooLargeError, match=str(limits.PAYLOAD_BYTES_MAX)):
         encode_arguments([b"x" * limits.PAYLOAD_BYTES_MAX], None)

@@ -29,6 +29,11 @@ def listening(path: str) -> Generator[socket.socket]:
         yield listener
 
 
+def test_path_through_a_file_is_unreachable(socket_path: str) -> None:
+    with listening(socket_path), pytest.raises(BrokerUnreachableError, match="Not a directory"):
+        Wire(f"{socket_path}/below", 1)
+
+
 def test_request_to_a_closed_connection_has_not_left(socket_path: str) -> None:
     with listening(socket_path) as listener:
         wire = Wire(socket_path, 1)

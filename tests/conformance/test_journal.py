@@ -22,7 +22,7 @@ from support.journals import (
 from stoker.broker.core.effects import Changes
 from stoker.broker.core.events import Found
 from stoker.broker.core.job import image
-from stoker.broker.journal import JournalBrokenError
+from stoker.broker.journal import JournalBrokenError, exhaust
 from stoker.proto import limits
 from stoker.proto.model import State
 
@@ -283,6 +283,14 @@ def test_memory_of_an_id_goes_on_where_it_was_after_a_reboot(bench: Bench) -> No
     assert forget(bench, 77 + 6 * limits.MINUTE_MS) == 1
 
 
+def test_id_is_forgotten_at_its_time_however_many_starts_later(bench: Bench) -> None:
+    remember(bench, 1, BOOT_MS + 100)
+    for _ in range(3):
+        bench.reopen()
+    assert forget(bench, BOOT_MS + 99) == 0
+    assert forget(bench, BOOT_MS + 100) == 1
+
+
 # --- listing ------------------------------------------------------------------------------------------
 
 
@@ -391,6 +399,12 @@ def test_restart_within_a_boot_changes_no_age(finished: Bench) -> None:
     assert prunable(finished, BOOT_MS + 100, done_kept_ms=99) == [1]
 
 
+def test_rows_keep_their_age_however_many_starts_later(finished: Bench) -> None:
+    for _ in range(3):
+        finished.reopen()
+    assert prunable(finished, BOOT_MS + 100, done_kept_ms=99, dead_kept_ms=97) == [1, 3]
+
+
 def test_finishing_order_holds_across_reboots(finished: Bench) -> None:
     finished.reopen(boot_id="boot-2", boot_ms=50)
     finished.journal.commit(stored(a_finished_image(6, State.DEAD, 60, epoch=2)))
@@ -413,6 +427,17 @@ def test_snapshot_never_overwrites(bench: Bench, tmp_path: Path) -> None:
     path.write_text("precious")
     with pytest.raises(FileExistsError):
         bench.journal.snapshot(str(path))
+    assert path.read_text() == "precious"
+
+
+def test_snapshot_does_not_overwrite_what_was_made_meanwhile(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "copy.db"
+    steps = bench.journal.snapshot_steps(str(path))
+    next(steps)
+    path.write_text("precious")
+    with pytest.raises(FileExistsError):
+        exhaust(steps)
+    assert [each.name for each in tmp_path.glob("copy*")] == ["copy.db"]
     assert path.read_text() == "precious"
 
 

@@ -34,7 +34,9 @@ WORKERS: dict[str, tuple[tuple[str, ...], int, bool]] = {
     "sup-1": (("a", "b"), 1, True),
     "sup-2": (("b",), 1, True),
 }
-IDS = st.sampled_from([f"job-{n}" for n in range(12)])
+CHOICES = st.integers(0, 1000)
+"""Which of those that there are: of jobs, of workers, of tokens."""
+
 NAMES = st.sampled_from(sorted(WORKERS))
 QUEUES = st.sampled_from(["small", "spill", "wide"])
 PHASES = st.sampled_from(["running", "unstarted", "absent"])
@@ -50,17 +52,23 @@ class CoreAgainstModel(RuleBasedStateMachine):
         self.model = Model({"small": 3, "spill": 2}, dead_max=2)
         self.incarnations = dict.fromkeys(WORKERS, 0)
         self.connections: dict[str, int] = {}
+        self.born = 0
         self.past: list[tuple[int, int]] = [(1, 10_000)]
         """Tokens that were handed out, and one that never was."""
         self.ready_before: set[str] = set()
         self.client = self.broker.connect()
         self._connect_pool()
+        for slot in WORKERS:
+            self._say_hello(slot, {})
 
     def _connect_pool(self) -> None:
         self.pool = self.broker.connect()
         kinds = [{"kind": kind} for kind in KINDS]
         identity = ["boot-1", 1, 99, 99, "supervisor"]
-        self.broker.ask(self.pool, work.Pool(limits.PROTOCOL_VERSION, "pool", TICKET, identity, kinds))
+        alive = [
+            self._identity(self.name(slot))[4] for slot, (_, _, supervised) in WORKERS.items() if supervised
+        ]
+        self.broker.ask(self.pool, work.Pool(limits.PROTOCOL_VERSION, "pool", TICKET, identity, kinds, alive))
 
     # --- helpers ------------------------------------------------------------------------------------------
 
@@ -72,9 +80,18 @@ class CoreAgainstModel(RuleBasedStateMachine):
         """The present incarnation of a worker."""
         return f"{slot}.{self.incarnations[slot]}"
 
+    def _ready(self) -> set[str]:
+        return {job.id for job in self.model.jobs.values() if job.state == "ready"}
+
+    def any_job(self, choice: int, *states: str) -> str:
+        """The id of a job, if possible in one of these states; of none there is, if there are none."""
+        jobs = list(self.model.jobs.values())
+        fitting = [job.id for job in jobs if job.state in states] or [job.id for job in jobs] or ["job-none"]
+        return fitting[choice % len(fitting)]
+
     def ask(self, message: Any, connection: int | None = None) -> Any:
         """A request, and the word for its answer."""
-        self.ready_before = {job.id for job in self.model.jobs.values() if job.state == "ready"}
+        self.ready_before = self._ready()
         answer = self.broker.ask(self.client if connection is None else connection, message)
         return answer.code if isinstance(answer, messages.Refusal) else answer
 
@@ -104,7 +121,7 @@ class CoreAgainstModel(RuleBasedStateMachine):
     # --- clients ------------------------------------------------------------------------------------------
 
     @rule(
-        id=IDS,
+        again=st.lists(CHOICES, min_size=1, max_size=3),
         body=st.sampled_from([b"one", b"two"]),
         kind=st.sampled_from(KINDS),
         queue=QUEUES,
@@ -116,7 +133,15 @@ class CoreAgainstModel(RuleBasedStateMachine):
         ),
         lease_ms=st.sampled_from([None, 8000]),
     )
-    def enqueue(self, id: str, body: bytes, kind: str, queue: str, **said: Any) -> None:
+    def enqueue(self, again: list[int], **said: Any) -> None:
+        """Jobs with new ids, or one time in five with one that was used, for this body or another."""
+        for choice in again:
+            self.born += 1
+            used = [*self.model.jobs, *self.model.forgotten]
+            id = f"job-{self.born}" if choice % 5 != 4 or not used else used[choice % len(used)]
+            self._enqueue(id, **said)
+
+    def _enqueue(self, id: str, body: bytes, kind: str, queue: str, **said: Any) -> None:
         wait, policy = dict(said["wait"]), said["policy"]
         date = self.now.wall_ms + wait.pop("date") if "date" in wait else None
         message = messages.Enqueue(
@@ -152,38 +177,52 @@ class CoreAgainstModel(RuleBasedStateMachine):
             position=0,
             state="scheduled" if waits else "ready",
             due=now.boot_ms + delay_ms if delay_ms else None,
-            date=date,
+            date=date if waits else None,
             expires=now.boot_ms + message.expires_ms if message.expires_ms else None,
             expires_ms=message.expires_ms,
             lease_ms=message.lease_ms or limits.LEASE_MS_DEFAULT,
-            **policy,
+            attempts_max=policy.get("attempts_max", limits.ATTEMPTS_MAX_DEFAULT),
+            crashes_max=policy.get("crashes_max", limits.CRASHES_MAX_DEFAULT),
+            backoff_cap_ms=policy.get("backoff_cap_ms", limits.BACKOFF_CAP_MS_DEFAULT),
         )
 
-    @rule(id=IDS)
-    def cancel(self, id: str) -> None:
+    @rule(choice=CHOICES)
+    def cancel(self, choice: int) -> None:
+        id = self.any_job(choice, "leased", "ready")
         answer = self.ask(messages.Cancel(id))
         expected = self.model.cancel(id, self.now.mono_ms)
         assert expected == (answer if isinstance(answer, str) else answer.state)
         self.catch_up()
 
-    @rule(id=IDS)
-    def kick(self, id: str) -> None:
+    @rule(choice=CHOICES)
+    def kick(self, choice: int) -> None:
+        id = self.any_job(choice, "dead")
         answer = self.ask(messages.Kick(id))
         expected = self.model.kick(id, self.now.boot_ms)
         assert expected == (answer if isinstance(answer, str) else "kicked")
         self.catch_up()
 
-    @rule(id=IDS)
-    def drop(self, id: str) -> None:
+    @rule(choice=CHOICES)
+    def drop(self, choice: int) -> None:
+        id = self.any_job(choice, "done", "dead")
         answer = self.ask(messages.Drop(id))
         assert self.model.drop(id) == (answer if isinstance(answer, str) else "dropped")
         self.catch_up()
 
-    @rule(queue=st.one_of(st.none(), QUEUES))
-    def pause(self, queue: str | None) -> None:
-        self.ask(messages.Pause(queue))
-        self.model.paused.add(queue or "")
+    @rule(queue=st.one_of(st.none(), QUEUES), drains=st.booleans(), soon=st.booleans())
+    def hold_back(self, queue: str | None, drains: bool, soon: bool) -> None:
+        """Pause or drain, and mostly end that soon: what is held back for ever shows little."""
+        if drains:
+            answer = self.ask(messages.Drain())
+            self.model.draining = True
+            leased = [job for job in self.model.jobs.values() if job.state == "leased"]
+            assert answer == (None if leased else messages.Drained(0))
+        else:
+            self.ask(messages.Pause(queue))
+            self.model.paused.add(queue or "")
         self.catch_up()
+        if soon:
+            self.resume(queue)
 
     @rule(queue=st.one_of(st.none(), QUEUES))
     def resume(self, queue: str | None) -> None:
@@ -192,25 +231,16 @@ class CoreAgainstModel(RuleBasedStateMachine):
         self.model.draining = self.model.draining and queue is not None
         self.catch_up()
 
-    @rule()
-    def drain(self) -> None:
-        answer = self.ask(messages.Drain())
-        self.model.draining = True
-        leased = [job for job in self.model.jobs.values() if job.state == "leased"]
-        assert answer == (None if leased else messages.Drained(0))
-        self.catch_up()
-
     # --- workers ------------------------------------------------------------------------------------------
 
     @rule(slot=NAMES, phases=st.lists(PHASES, min_size=2, max_size=2))
     def hello(self, slot: str, phases: list[str]) -> None:
         """A worker comes, or comes back over a new connection, with some of what it holds."""
+        held = zip(self.model.held_by(self.name(slot)), phases, strict=False)
+        self._say_hello(slot, {job.token: phase for job, phase in held if job.token and phase != "absent"})
+
+    def _say_hello(self, slot: str, held: dict[tuple[int, int], str]) -> None:
         name, (kinds, slots, supervised) = self.name(slot), WORKERS[slot]
-        held = {
-            job.token: phase
-            for job, phase in zip(self.model.held_by(name), phases, strict=False)
-            if job.token is not None and phase != "absent"
-        }
         connection = self.broker.connect(pid=self._identity(name)[2])
         older = self.connections.get(name)
         self.connections[name] = connection
@@ -231,26 +261,29 @@ class CoreAgainstModel(RuleBasedStateMachine):
         pid = 1000 * (1 + sorted(WORKERS).index(slot)) + int(incarnation)
         return ["boot-1", 1, pid, pid, f"nonce-{pid}"]
 
-    @precondition(lambda self: self.connections)
-    @rule(slot=NAMES)
-    def disconnect(self, slot: str) -> None:
-        connection = self.connections.pop(self.name(slot), None)
-        if connection is not None:
-            self.broker.event(ev.Disconnected(connection))
-            self.model.left(self.name(slot), self.now.mono_ms)
+    @rule(choice=CHOICES)
+    def disconnect(self, choice: int) -> None:
+        name = self._any_worker(choice)
+        if name is not None:
+            self.ready_before = self._ready()
+            self.broker.event(ev.Disconnected(self.connections.pop(name)))
+            self.model.left(name, self.now.mono_ms)
             self.catch_up()
 
-    @precondition(lambda self: self.connections)
-    @rule(slot=NAMES, reported=st.sampled_from(["at once", "late", "running", "between jobs"]))
-    def die(self, slot: str, reported: str) -> None:
+    @rule(
+        choice=CHOICES,
+        reported=st.sampled_from(["at once", "late", "running", "between jobs"]),
+        replaced=st.booleans(),
+    )
+    def die(self, choice: int, reported: str, replaced: bool) -> None:
         """A worker's process dies; a supervisor reports it before, after, or not yet."""
-        name = self.name(slot)
-        connection = self.connections.pop(name, None)
-        if connection is None:
+        name = self._any_worker(choice)
+        if name is None:
             return
+        slot, connection = name.partition(".")[0], self.connections.pop(name)
         held = self.model.held_by(name)
         self.incarnations[slot] += 1
-        self.ready_before = {job.id for job in self.model.jobs.values() if job.state == "ready"}
+        self.ready_before = self._ready()
         self.model.died(name, self.now.mono_ms)
         if reported != "late" and WORKERS[slot][2]:
             running = held[0].token if held and reported != "between jobs" else None
@@ -260,6 +293,8 @@ class CoreAgainstModel(RuleBasedStateMachine):
             self.broker.event(ev.PeerExited(connection))
         self.broker.event(ev.Disconnected(connection))
         self.catch_up()
+        if replaced:
+            self._say_hello(slot, {})
 
     def _report_exit(self, name: str, connection: int, running: Any, *, before: bool) -> None:
         exited = work.Exited(self._identity(name)[4], running and list(running), None, 9)
@@ -283,46 +318,54 @@ class CoreAgainstModel(RuleBasedStateMachine):
     def _any_token(self, name: str, choice: int) -> tuple[int, int]:
         """Mostly a token that the worker holds, else any that ever was."""
         tokens = [job.token for job in self.model.held_by(name) if job.token is not None]
-        if tokens and choice % 4:
+        if tokens and choice % 8 != 7:
             return tokens[choice % len(tokens)]
         return self.past[choice % len(self.past)]
 
-    @precondition(lambda self: self.connections)
-    @rule(slot=NAMES, choice=st.integers(0, 1000))
-    def ack(self, slot: str, choice: int) -> None:
-        self._report(slot, choice, work.Ack([], b"result"), "ok")
+    def _any_worker(self, choice: int) -> str | None:
+        """A connected worker, if possible one that holds something."""
+        busy = [name for name in self.connections if self.model.held_by(name)]
+        names = busy or list(self.connections)
+        return names[choice % len(names)] if names else None
 
-    @precondition(lambda self: self.connections)
+    @rule(choices=st.lists(CHOICES, min_size=1, max_size=4))
+    def ack(self, choices: list[int]) -> None:
+        for choice in choices:
+            self._report(choice, work.Ack([], b"result"), "ok")
+
     @rule(
-        slot=NAMES,
-        choice=st.integers(0, 1000),
-        outcome=st.sampled_from(["error", "permanent", "memory"]),
+        choice=CHOICES,
+        outcome=st.sampled_from(["error", "error", "permanent", "memory"]),
         after_ms=st.sampled_from([None, None, 0, 3000]),
     )
-    def nack(self, slot: str, choice: int, outcome: str, after_ms: int | None) -> None:
-        self._report(slot, choice, work.Nack([], outcome, "why", after_ms=after_ms), outcome, after_ms)
+    def nack(self, choice: int, outcome: str, after_ms: int | None) -> None:
+        self._report(choice, work.Nack([], outcome, "why", after_ms=after_ms), outcome, after_ms)
 
-    @precondition(lambda self: self.connections)
-    @rule(slot=NAMES, choice=st.integers(0, 1000), reason=st.sampled_from(["not_started", "released", "shutdown"]))
-    def release(self, slot: str, choice: int, reason: str) -> None:
-        self._report(slot, choice, work.Release([], reason), reason)
+    @rule(choice=CHOICES, reason=st.sampled_from(["not_started", "released", "shutdown"]))
+    def release(self, choice: int, reason: str) -> None:
+        self._report(choice, work.Release([], reason), reason)
 
-    def _report(self, slot: str, choice: int, message: Any, outcome: str, after_ms: int | None = None) -> None:
-        name = self.name(slot)
-        if name not in self.connections:
+    @rule(choice=CHOICES, count=st.integers(9, 11))
+    def release_again_and_again(self, choice: int, count: int) -> None:
+        """The tenth uncharged end in a row is one too many."""
+        for _ in range(count):
+            self._report(choice, work.Release([], "released"), "released")
+
+    def _report(self, choice: int, message: Any, outcome: str, after_ms: int | None = None) -> None:
+        name = self._any_worker(choice)
+        if name is None:
             return
         token = self._any_token(name, choice)
         answer = self.ask(message._replace(token=list(token)), self.connections[name])
         op = type(message).__name__.lower()
         expected = self.model.report(name, token, op, outcome, after_ms)
-        assert expected == (answer if isinstance(answer, str) else "done")
+        assert (answer if isinstance(answer, str) else "done") in expected
         self.catch_up()
 
-    @precondition(lambda self: self.connections)
-    @rule(slot=NAMES, choice=st.integers(0, 1000))
-    def heartbeat(self, slot: str, choice: int) -> None:
-        name = self.name(slot)
-        if name not in self.connections:
+    @rule(choice=CHOICES)
+    def heartbeat(self, choice: int) -> None:
+        name = self._any_worker(choice)
+        if name is None:
             return
         token = self._any_token(name, choice)
         wishes = self.ask(work.Heartbeat([list(token)]), self.connections[name])
@@ -338,7 +381,7 @@ class CoreAgainstModel(RuleBasedStateMachine):
     @rule(passed_ms=st.sampled_from([1, 1000, 2999, 5000, 9999, 20_000]))
     def time_passes(self, passed_ms: int) -> None:
         self.broker.clock.pass_time(passed_ms)
-        self.ready_before = {job.id for job in self.model.jobs.values() if job.state == "ready"}
+        self.ready_before = self._ready()
         self.broker.event(ev.TimePassed())
         self.catch_up()
 
@@ -347,9 +390,10 @@ class CoreAgainstModel(RuleBasedStateMachine):
         self.broker.clock.set_wall(step_ms)
         self.time_passes(1)
 
-    @rule()
-    def restart(self) -> None:
-        self.ready_before = {job.id for job in self.model.jobs.values() if job.state == "ready"}
+    @rule(returning=st.lists(NAMES, unique=True))
+    def restart(self, returning: list[str]) -> None:
+        """The broker dies and comes back, and so do some of its workers, with all that they hold."""
+        self.ready_before = self._ready()
         self.broker.restart()
         self.connections.clear()
         self.model.restarted(self.now.mono_ms)
@@ -361,6 +405,9 @@ class CoreAgainstModel(RuleBasedStateMachine):
         self.client = self.broker.connect()
         self._connect_pool()
         self.catch_up()
+        for slot in returning:
+            held = self.model.held_by(self.name(slot))
+            self._say_hello(slot, {job.token: "running" for job in held if job.token})
 
     # --- what must hold ---------------------------------------------------------------------------------
 

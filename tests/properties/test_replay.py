@@ -39,7 +39,9 @@ class Compared(Core):
         memory = self._memory
         return {
             "jobs": {job.number: self._fields(image(job)) for job in memory.jobs.values()},
-            "queues": {queue.name: (queue.counts, queue.bytes, queue.paused) for queue in memory.queues.values()},
+            "queues": {
+                queue.name: (queue.counts, queue.bytes, queue.paused) for queue in memory.queues.values()
+            },
             "unresolved": {kind: set(jobs) for kind, jobs in memory.unresolved.items()},
             "leases": {lease.token: lease.worker.identity for lease in self._leasing.leases.values()},
             "kinds": memory.kinds,
@@ -88,7 +90,9 @@ class Past(Lockstep):
         self.step(ev.TimePassed())
 
 
-def _enqueue(past: Past, id: str, kind: str, queue: str | None, priority: int | None, waits: dict[str, int]) -> None:
+def _enqueue(
+    past: Past, id: str, kind: str, queue: str | None, priority: int | None, waits: dict[str, int]
+) -> None:
     run_at_ms = past.clock.now().wall_ms + waits["date"] if "date" in waits else None
     delay_ms, expires_ms = waits.get("delay_ms"), waits.get("expires_ms")
     past.say(
@@ -109,6 +113,11 @@ def _declare(past: Past, queue: str, priority: int) -> None:
     kinds = [{"kind": "late", "queue": queue, "priority": priority, "expires_ms": 5000}]
     identity = ["boot-1", 1, 99, 99, "supervisor"]
     past.say(work.Pool(1, "pool", bytes(16), identity, kinds), past.connect())
+
+
+def _say_of(op: Callable[[str], Any]) -> Callable[[Past, str], None]:
+    """The step that sends an op of one job or queue."""
+    return lambda past, name: past.say(op(name))
 
 
 IDS = st.sampled_from([f"job-{n}" for n in range(15)])
@@ -141,11 +150,11 @@ STEPS = st.one_of(
     ENQUEUE,
     _step(Past.report, CHOICES, st.sampled_from(REPORTS)),
     _step(Past.report, CHOICES, st.sampled_from(REPORTS)),
-    _step(lambda past, id: past.say(messages.Cancel(id)), IDS),
-    _step(lambda past, id: past.say(messages.Kick(id)), IDS),
-    _step(lambda past, id: past.say(messages.Drop(id)), IDS),
-    _step(lambda past, queue: past.say(messages.Pause(queue)), QUEUES),
-    _step(lambda past, queue: past.say(messages.Resume(queue)), QUEUES),
+    _step(_say_of(messages.Cancel), IDS),
+    _step(_say_of(messages.Kick), IDS),
+    _step(_say_of(messages.Drop), IDS),
+    _step(_say_of(messages.Pause), QUEUES),
+    _step(_say_of(messages.Resume), QUEUES),
     _step(Past.pass_time, st.sampled_from([1, 2500, 20_000, 70_000])),
     _step(_declare, QUEUES, st.sampled_from([-3, 4])),
 )
@@ -171,12 +180,10 @@ def handed_out(core: Core, clock: FakeClock) -> dict[str, list[str]]:
     step(ev.Connected(new, 1000, 5))
     effects = step(ev.Received(new, 1, messages.Hello(1, "work", kinds=("a", "b", "late"), slots=1)))
     order: defaultdict[str, list[str]] = defaultdict(list)
-    while jobs := [effect.message for effect in effects if _is_job_for(effect, new)]:
-        (job,) = jobs
+    while jobs := [
+        effect.message for effect in effects if isinstance(effect, fx.Push) and effect.connection == new
+    ]:
+        job: Any = jobs[0]
         order[job.queue].append(job.id)
         effects = step(ev.Received(new, 2, work.Ack(job.token)))
     return order
-
-
-def _is_job_for(effect: fx.Effect, connection: int) -> bool:
-    return isinstance(effect, fx.Push) and effect.connection == connection

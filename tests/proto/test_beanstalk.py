@@ -10,8 +10,10 @@ from stoker.proto.messages import Refusal
 STATUS: dict[str, Any] = {
     "epoch": 3,
     "draining": False,
-    "queues": {"mail": {"ready": 2, "leased": 1, "scheduled": 4, "dead": 5}, "default": {"ready": 1}},
+    "totals": {"ready": 3, "leased": 1, "scheduled": 4, "dead": 5, "done": 6},
+    "queues": {"mail": {"ready": 2, "dead": 5}},
     "workers": [{"name": "w"}],
+    "left_out": {"queues": 1, "workers": 2},
     "storage": {"free_share": 0.5, "last_error": None},
     "name": "a\n- b: \x1b[31m",
 }
@@ -26,12 +28,12 @@ def figures(status: dict[str, Any]) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in lines)
 
 
-def test_familiar_keys_are_summed_over_queues() -> None:
+def test_familiar_keys_count_everything_also_what_lists_leave_out() -> None:
     found = figures(STATUS)
     assert [found[f"current-jobs-{word}"] for word in ("ready", "reserved", "delayed", "buried")] == list(
         "3145"
     )
-    assert (found["current-tubes"], found["current-workers"]) == ("2", "1")
+    assert (found["current-tubes"], found["current-workers"]) == ("2", "3")
 
 
 def test_every_figure_of_status_stands_under_its_path() -> None:

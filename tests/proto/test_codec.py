@@ -14,7 +14,7 @@ from stoker.proto.errors import LocalProtocolError, RemoteProtocolError
 
 def refusal_of(body: bytes, items_max: int = limits.LIST_ITEMS_MAX) -> str:
     with pytest.raises(RemoteProtocolError) as caught:
-        decode(body, items_max)
+        decode(body, items_max, limits.CONTAINERS_MAX)
     assert caught.value.code == "bad_frame"
     return caught.value.message
 
@@ -94,7 +94,13 @@ def test_floods_of_empty_lists_and_maps_are_cut_off(empty: object) -> None:
 
 def test_a_large_frame_with_few_lists_is_fine() -> None:
     values = [10, 1, bytes(limits.CONTROL_FRAME_BYTES_MAX), [1], {"a": [2]}]
-    assert decode(packed(values), 64) == values
+    assert decode(packed(values), 64, limits.CONTAINERS_MAX) == values
+
+
+def test_an_answer_may_list_all_that_the_broker_holds() -> None:
+    rows: list[dict[str, int]] = [{}] * (2 * limits.CONTAINERS_MAX)
+    values = [0, 1, rows]
+    assert decode(packed(values)) == values
 
 
 def test_a_nan_arrives_as_the_float_that_no_rule_accepts() -> None:

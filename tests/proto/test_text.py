@@ -108,6 +108,10 @@ def test_brackets_inside_strings_do_not_count() -> None:
     assert text.parse(json.dumps({"payload": payload}).encode()) == {"payload": payload}
 
 
+def test_a_string_that_ends_in_a_backslash_hides_nothing_behind_it() -> None:
+    assert parse_code(rb'{"a": "\\", "b": [' + b"[]," * limits.CONTAINERS_MAX + b"1]}") == "bad_frame"
+
+
 def test_a_string_without_its_end_does_not_hide_brackets_before_it() -> None:
     assert parse_code(b'{"a": ' + b"[" * limits.CONTAINERS_MAX + b'"\\') == "bad_frame"
 

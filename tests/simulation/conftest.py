@@ -11,7 +11,8 @@ FAST_SEEDS = 3
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "run_seed" in metafunc.fixturenames:
-        first: int = metafunc.config.getoption("--seed")
+        first = metafunc.config.getoption("--seed")
+        assert isinstance(first, int)
         asked = any(arg.startswith("--seed") for arg in metafunc.config.invocation_params.args)
         seeds = [pytest.param(first + n) for n in range(1 if asked else FAST_SEEDS)]
         if not asked:

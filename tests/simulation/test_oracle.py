@@ -135,9 +135,11 @@ def test_job_in_two_states_is_caught() -> None:
     assert caught([ended(GOOD, GOOD._replace(state="dead"))]) == {"counts_add_up"}
 
 
-@pytest.mark.parametrize("fields", [{"charged": 6}, {"crashes": 4}], ids=["charged", "crashes"])
-def test_exceeded_limit_is_caught(fields: dict[str, int]) -> None:
-    assert caught([ended(GOOD._replace(**fields))]) == {"limits_hold"}
+@pytest.mark.parametrize(
+    "row", [GOOD._replace(charged=6), GOOD._replace(crashes=4)], ids=["charged", "crashes"]
+)
+def test_exceeded_limit_is_caught(row: Row) -> None:
+    assert caught([ended(row)]) == {"limits_hold"}
 
 
 def test_second_delivery_without_a_reason_is_caught() -> None:

@@ -28,7 +28,7 @@ class Peer:
         self.socket = sock
         self.hello: messages.Hello | None = None
         self.pool: work.Pool | None = None
-        self.job: work.Job | None = None
+        self.is_busy = False
 
     @property
     def nonce(self) -> str:
@@ -58,6 +58,8 @@ class FakeBroker:
         self.answers: dict[int, list[Sent]] = {}
         self.withhold: Callable[[str], bool] = lambda op: False
         """Requests for which this is true are written down and not answered."""
+        self.refuse_pool = ""
+        """Code word with which every `pool` is refused."""
         self._epoch = 1
         self._counter = 0
         self._jobs: deque[work.Job] = deque()
@@ -213,31 +215,31 @@ class FakeBroker:
             self.answers.setdefault(message.token[1], []).append((op, message))
         if self.withhold(op):
             return
+        if op == "pool" and self.refuse_pool:
+            peer.send(messages.ERROR, number, messages.Refusal(self.refuse_pool, "not you"))
+            return
         peer.send(messages.ANSWER, number, self._answer(peer, op, message))
         self._hand_out()
 
     def _answer(self, peer: Peer, op: str, message: Any) -> Any:
         if op == "hello":
             peer.hello = message
+            peer.is_busy = any(phase == "running" for _, _, phase in message.held)
         elif op == "pool":
             peer.pool = message
         elif op == "heartbeat":
             return work.Wishes()
         else:
-            peer.job = None
+            peer.is_busy = False
             return messages.Done()
         return messages.Welcome(1, self._epoch, self.heartbeat_ms, 1, 1, 1)
 
     def _hand_out(self) -> None:
         for peer in self.peers:
-            if self._jobs and peer.hello is not None and peer.job is None and not _holds(peer.hello):
-                job = peer.job = self._jobs.popleft()
+            if self._jobs and peer.hello is not None and not peer.is_busy:
+                job, peer.is_busy = self._jobs.popleft(), True
                 self.holders[job.token[1]] = peer.nonce
                 peer.send(work.OPS[work.Job][0], 0, job)
-
-
-def _holds(hello: messages.Hello) -> bool:
-    return any(phase == "running" for _, _, phase in hello.held)
 
 
 def _shut(sock: socket.socket) -> None:

@@ -91,18 +91,11 @@ class Heard(NamedTuple):
     worker: str
 
 
-class Kicked(NamedTuple):
-    """A person revived dead jobs: one by its id, or those of a queue (None)."""
-
-    at_ms: int
-    job_id: str | None
-
-
 class Dropped(NamedTuple):
-    """A person deleted finished jobs: one by its id, or the dead of a queue (None)."""
+    """A finished job was deleted: a person asked for it, or its retention was over."""
 
     at_ms: int
-    job_id: str | None
+    job_id: str
 
 
 class Crashed(NamedTuple):
@@ -142,7 +135,6 @@ Record = (
     | Died
     | Silent
     | Heard
-    | Kicked
     | Dropped
     | Crashed
     | Ended

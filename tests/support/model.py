@@ -40,6 +40,8 @@ class ModelJob:
     crashes: int = 0
     releases: int = 0
     token: tuple[int, int] | None = None
+    tokens: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Of the attempts that have ended."""
     holder: str | None = None
     lease_ms: int = 60_000
     lease_until: int = 0
@@ -65,6 +67,9 @@ class ModelWorker:
     report_by: int | None = None
     """While it is dead and unreported: the end of its supervisor's grace."""
     ended: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    """Tokens that it ended itself, and by which op."""
+    forgotten: bool = False
+    """It was away for too long: a repeat of its ops need not be recognised any more."""
 
 
 class Model:
@@ -80,6 +85,8 @@ class Model:
         self.draining = False
         self.sequence = 0
         self.highest_token = (0, 0)
+        self.unwritten: set[tuple[int, int]] = set()
+        """Tokens of attempts that leave nothing on disk: a restart may forget how they ended."""
         self.passed_over: dict[str, int] = {}
 
     def number(self) -> int:
@@ -140,6 +147,7 @@ class Model:
         if job.state not in FINAL:
             return "not_finished"
         self.forgotten[id] = self.jobs.pop(id)
+        self.unwritten |= set(job.tokens)
         return "dropped"
 
     # --- workers ------------------------------------------------------------------------------------------
@@ -174,7 +182,9 @@ class Model:
         self.highest_token = token
         for other in runnable:
             if other.queue == job.queue and other.id in ready_before:
-                assert (job.priority, job.position) <= (other.priority, other.position), f"{other.id} is first"
+                assert (job.priority, job.position) <= (other.priority, other.position), (
+                    f"{other.id} is first"
+                )
         self._take_turns(job.queue, {other.queue for other in runnable if other.id in ready_before})
         job.state, job.holder, job.token = "leased", name, token
         job.attempt += 1
@@ -195,14 +205,22 @@ class Model:
         for job in self.held_by(worker.name):
             phase = held.get(job.token or (0, 0))
             if phase == "running":
-                job.lease_until = mono_ms + job.lease_ms
-            else:
+                self._renew(job, mono_ms + job.lease_ms)
+            elif job.token is not None:
+                worker.ended[job.token] = "release"
                 self.end(job, "not_started" if phase == "unstarted" else "released")
 
     def left(self, name: str, mono_ms: int) -> None:
         """A worker's connection ended while its process lives."""
         worker = self.workers[name]
         worker.connected, worker.back_by = False, mono_ms + RECONNECT_GRACE_MS
+        for job in self.held_by(name):
+            self._renew(job, worker.back_by)
+
+    @staticmethod
+    def _renew(job: ModelJob, until_ms: int) -> None:
+        """A lease never becomes shorter."""
+        job.lease_until = max(job.lease_until, until_ms)
 
     def died(self, name: str, mono_ms: int) -> None:
         """A worker's process died: its supervisor will report, or nobody."""
@@ -223,7 +241,7 @@ class Model:
         """A heartbeat of a worker for what it runs."""
         for job in self.held_by(name):
             if job.token in tokens:
-                job.lease_until = mono_ms + job.lease_ms
+                self._renew(job, mono_ms + job.lease_ms)
 
     def _lose_all(self, name: str) -> None:
         for job in self.held_by(name):
@@ -232,32 +250,39 @@ class Model:
     def lease(self, name: str, token: tuple[int, int]) -> ModelJob | None:
         return next((job for job in self.held_by(name) if job.token == token), None)
 
-    def report(self, name: str, token: tuple[int, int], op: str, outcome: str, after_ms: int | None) -> str:
-        """An ack, nack or release: `done` or `lease_lost`."""
-        job = self.lease(name, token)
-        if job is None:
-            return "done" if self.workers[name].ended.get(token) == op else "lease_lost"
-        self.workers[name].ended[token] = op
-        self.end(job, outcome, after_ms)
-        return "done"
+    def report(
+        self, name: str, token: tuple[int, int], op: str, outcome: str, after_ms: int | None
+    ) -> set[str]:
+        """An ack, nack or release; which answers are right: `done`, `lease_lost`."""
+        worker, job = self.workers[name], self.lease(name, token)
+        if job is not None:
+            worker.ended[token] = op
+            self.end(job, outcome, after_ms)
+            return {"done"}
+        if worker.ended.get(token) != op:
+            return {"lease_lost"}
+        return {"done", "lease_lost"} if worker.forgotten or token in self.unwritten else {"done"}
 
     # --- ends of attempts -----------------------------------------------------------------------------------
 
     def end(self, job: ModelJob, outcome: str, after_ms: int | None = None) -> None:
         """An attempt has ended, by whatever."""
         job.holder = job.cancel_until = None
+        job.tokens.append(job.token or (0, 0))
         if outcome == "not_started":
+            self.unwritten.add(job.tokens[-1])
             job.attempt -= 1
+        if job.cancelling and outcome != "ok":
+            job.state = "cancelled"
+        elif outcome == "not_started":
             job.state = "ready"
         elif outcome == "ok":
             job.state, job.releases = "done", 0
         elif outcome in ("released", "shutdown"):
             job.releases += 1
             job.state = "dead" if job.releases >= RELEASES_IN_A_ROW_MAX else "ready"
-        elif not job.cancelling:
+        else:
             self._charge(job, outcome, after_ms)
-        if job.cancelling and outcome != "ok":
-            job.state = "cancelled"
         job.cancelling = False
 
     def _charge(self, job: ModelJob, outcome: str, after_ms: int | None) -> None:
@@ -265,13 +290,10 @@ class Model:
         job.releases = 0
         crashed = outcome in ("crash", "lost")
         job.crashes += crashed
-        if outcome == "permanent" or job.charged >= job.attempts_max:
+        is_dead = outcome == "permanent" or job.charged >= job.attempts_max
+        if is_dead or (crashed and job.crashes >= job.crashes_max):
             job.state = "dead"
-        elif crashed and job.crashes >= job.crashes_max:
-            job.state = "dead"
-        elif crashed and job.crashes == 1:
-            job.state = "ready"
-        elif after_ms == 0:
+        elif after_ms == 0 or (crashed and job.crashes == 1):
             job.state = "ready"
         else:
             job.state = "scheduled"
@@ -286,16 +308,21 @@ class Model:
         for worker in self.workers.values():
             worker.connected = False
             worker.back_by = mono_ms + RECONNECT_GRACE_MS
+            worker.forgotten = False
         for job in self.jobs.values():
-            job.lease_until = mono_ms + job.lease_ms
+            job.lease_until = mono_ms + max(job.lease_ms, RECONNECT_GRACE_MS)
+            if job.cancelling:
+                job.cancel_until = mono_ms + KILL_GRACE_MS
 
     def look_at_clocks(self, mono_ms: int, boot_ms: int, wall_ms: int) -> None:
         """Leases and graces run out, waits are over, expiries pass."""
         for worker in self.workers.values():
             if worker.report_by is not None and worker.report_by <= mono_ms:
                 self._lose_all(worker.name)
-            elif not worker.supervised and worker.back_by is not None and worker.back_by <= mono_ms:
-                self._lose_all(worker.name)
+            elif worker.back_by is not None and worker.back_by <= mono_ms:
+                worker.forgotten = True
+                if not worker.supervised:
+                    self._lose_all(worker.name)
         for job in self.jobs.values():
             self._look_at_lease(job, mono_ms)
         self._look_at_waits(boot_ms, wall_ms)

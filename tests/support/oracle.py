@@ -51,22 +51,19 @@ def _job_of(records: Sequence[h.Record]) -> dict[h.Key, str]:
 
 
 def acknowledged_jobs_exist(records: Sequence[h.Record]) -> Iterator[str]:
-    """An enqueue that was answered is there at the end, finished, unless a person dropped it."""
-    stored = {record.id: record.number for record in records if _is_stored(record)}
+    """An enqueue that was answered is there at the end, finished, unless it was deleted since."""
+    answers = [record for record in records if isinstance(record, h.Enqueued)]
+    stored = {answer.id: answer.number for answer in answers if answer.number is not None}
     dropped = {record.job_id for record in records if isinstance(record, h.Dropped)}
     for ended in (record for record in records if isinstance(record, h.Ended)):
         rows = {row.id: row for row in ended.rows}
         for id, number in stored.items():
             if id not in rows:
-                if id not in dropped and None not in dropped:
+                if id not in dropped:
                     yield f"job {id} was acknowledged and is gone"
             elif rows[id].number != number:
                 yield f"job {id} was acknowledged as number {number} and is number {rows[id].number}"
         yield from (f"job {row.id} is still {row.state}" for row in ended.rows if row.state not in FINAL)
-
-
-def _is_stored(record: h.Record) -> bool:
-    return isinstance(record, h.Enqueued) and record.number is not None
 
 
 def acknowledged_completions_stay(records: Sequence[h.Record]) -> Iterator[str]:

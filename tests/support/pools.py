@@ -58,10 +58,12 @@ class RunningPool:
         workers: int = 1,
         drain_s: float = 30,
         stderr: int | None = None,
+        refuse_pool: str = "",
     ) -> None:
         """`app` is code that follows that of `APP`. Output goes to a file, or to `stderr`."""
         self.directory = directory
         self.broker = FakeBroker(str(directory / "broker.sock"))
+        self.broker.refuse_pool = refuse_pool
         self.broker.start()
         (directory / "tasks.py").write_text(APP + textwrap.dedent(app))
         self.log = directory / "pool.log"

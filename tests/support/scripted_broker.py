@@ -59,6 +59,7 @@ class ScriptedBroker:
         self.path = path
         self.requests: list[Request] = []
         self.connection_count = 0
+        self.open_count = 0
         self._script = script
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -111,9 +112,10 @@ class ScriptedBroker:
                 return
             with self._lock:
                 self.connection_count += 1
+                self.open_count += 1
                 self._sockets.append(sock)
                 number = self.connection_count
-            self._start(self._serve, sock, number)
+            self._start(self._serve_until_end, sock, number)
 
     def _serve(self, sock: socket.socket, connection: int) -> None:
         reader = FrameReader()
@@ -123,6 +125,11 @@ class ScriptedBroker:
                 while (body := reader.next_frame()) is not None:
                     if not self._handle(sock, connection, body):
                         return
+
+    def _serve_until_end(self, sock: socket.socket, connection: int) -> None:
+        self._serve(sock, connection)
+        with self._lock:
+            self.open_count -= 1
 
     def _handle(self, sock: socket.socket, connection: int, body: bytes) -> bool:
         fields = codec.decode(body)

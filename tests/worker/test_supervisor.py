@@ -38,7 +38,12 @@ TREES = """
         open(path, "w").write(" ".join(map(str, children)))
         if then == "die":
             os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(600)
+        while True:
+            try:
+                time.sleep(600)
+            except BaseException:
+                if then == "yield":
+                    raise
 """
 
 
@@ -93,6 +98,16 @@ def test_tree_of_a_killed_attempt_is_gone_before_its_end_is_reported(short_direc
         assert [pid for pid in pids if is_alive(pid)] == []
 
 
+def test_tree_of_a_struck_handler_is_gone_before_it_is_answered(short_directory: Path) -> None:
+    with RunningPool(short_directory, app=TREES) as pool:
+        path = short_directory / "tree"
+        counter = pool.broker.put("grow", str(path), "yield")
+        pids = pids_of(path)
+        pool.broker.kill(counter, "cancelled", grace_s=30)
+        assert pool.broker.wait_answer(counter)[1].outcome == "cancelled"
+        assert [pid for pid in pids if is_alive(pid)] == []
+
+
 def test_nothing_outlives_the_supervisor_by_two_seconds(short_directory: Path) -> None:
     with RunningPool(short_directory, workers=2, app=TREES) as pool:
         path = short_directory / "tree"
@@ -122,6 +137,27 @@ def test_death_of_the_zygote_charges_no_job_and_the_pool_goes_on(short_directory
         wait_gone(pids, within_s=1)
         assert pool.broker.wait_result(pool.broker.put("add", 1, 1)) == 2
         assert pool.zygote_pid() != zygote
+
+
+def test_zygote_that_hangs_is_replaced_and_the_end_of_its_worker_still_reported(
+    short_directory: Path,
+) -> None:
+    with RunningPool(short_directory) as pool:
+        counter = begin(pool, 600)
+        zygote = pool.zygote_pid()
+        os.kill(zygote, signal.SIGSTOP)
+        os.kill(pool.broker.wait_holder(counter).pid, signal.SIGSEGV)
+        exited = pool.broker.wait_exit(pool.broker.wait_holder_nonce(counter), deadline_s=20)
+        assert (exited.token, exited.signal, exited.shutdown) == ([1, counter], signal.SIGSEGV, False)
+        assert pool.broker.wait_result(pool.broker.put("add", 1, 1)) == 2
+        assert not is_alive(zygote)
+
+
+def test_pool_with_a_stopped_zygote_still_drains(short_directory: Path) -> None:
+    with RunningPool(short_directory) as pool:
+        pool.broker.wait_workers(1)
+        os.kill(pool.zygote_pid(), signal.SIGSTOP)
+        assert pool.terminate() == Exit.OK
 
 
 def test_dead_workers_leave_no_zombies(short_directory: Path) -> None:
@@ -224,6 +260,13 @@ def test_workers_that_never_come_up_are_started_seldom_and_the_exit_code_says_so
         assert pool.said().count("worker_exited") <= 10
         assert "no database" in pool.said()
         assert pool.terminate() == Exit.UNAVAILABLE
+
+
+def test_pool_the_broker_will_not_have_ends_and_says_why(short_directory: Path) -> None:
+    with RunningPool(short_directory, refuse_pool="forbidden") as pool:
+        assert pool.process.wait(10) == Exit.REFUSED
+        assert "pool_refused" in pool.said()
+        assert "forbidden" in pool.said()
 
 
 def test_pool_waits_for_a_broker_that_is_not_there_yet(short_directory: Path) -> None:

@@ -63,9 +63,8 @@ class Enqueueing:
             return
         queue_name = self._waiting.came_back((event.connection, event.request))
         self._enqueue(event, message)
-        if queue_name is not None:
-            # It may not have taken the room it was let go for.
-            self._waiting.room_made(queue_name)
+        # It may not have taken the room it was let go for.
+        self._waiting.room_made(queue_name)
 
     def _enqueue(self, event: Received, message: messages.Enqueue) -> None:
         memory = self._memory

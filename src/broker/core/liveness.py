@@ -209,15 +209,15 @@ class Liveness:
         return min(rules.heartbeat_ms_max, max(min(leases) // limits.HEARTBEAT_SHARE_OF_LEASE, 1))
 
     def stalled(self, stalled_ms: int) -> None:
-        """The broker itself did not run: everybody gets a full interval before anything expires.
+        """The broker itself did not run: nobody is late by that, and all get a full interval to be heard.
 
-        Time limits are not moved: a job runs on while the broker does not.
+        Time limits move as well: a job or a kill may have been among what the broker did not send.
         """
         mono, rules = self._memory.now.mono_ms, self._memory.rules
         for lease in self._leasing.leases.values():
             lease.renew(mono + max(lease.lease_ms, rules.heartbeat_ms_max))
-            if lease.kill is not None:
-                lease.kill_ms += stalled_ms
+            lease.limit_ms += stalled_ms
+            lease.kill_ms += stalled_ms
         for worker in self._registry.workers.values():
             if worker.back_by_ms:
                 worker.back_by_ms = max(worker.back_by_ms, mono + rules.reconnect_grace_ms)

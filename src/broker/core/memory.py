@@ -125,6 +125,11 @@ class Memory:
             base = self._policies[key] = self.rules.policy(self.kind_policy(job.kind), job.queue)
         return own_policy(job, base)
 
+    @property
+    def policies_kept(self) -> int:
+        """How many policies are at hand without being put together anew."""
+        return len(self._policies)
+
     def declare_kind(self, kind: str, pool: str, policy: dict[str, Any]) -> None:
         """A pool declared a kind: journalled, and used from now on."""
         self.kinds[kind] = (pool, policy)

@@ -132,6 +132,11 @@ class Queue:
         head = min([lines[kind].entries[0] for kind in shared])
         return self._ready[head[2]][0]
 
+    @property
+    def entry_count(self) -> int:
+        """Entries of all lines, leftovers included."""
+        return sum(len(line.entries) for line in self._lines.values())
+
     def oldest_ready(self) -> tuple[Job, int] | None:
         """The job that has been ready longest, and since when (boot clock)."""
         return next(iter(self._ready.values()), None)

@@ -142,6 +142,30 @@ class Core:
         """How many events were stepped: the `asked_at` of a look-up made now."""
         return self._memory.steps
 
+    def status(self) -> dict[str, Any]:
+        """The queue as a whole, as the op `status` shows it."""
+        return self._reporting.status()
+
+    def statistics(self) -> dict[str, int]:
+        """How many of everything memory holds: whatever is at rest must not stay."""
+        memory, registry = self._memory, self._registry
+        return {
+            "jobs": len(memory.jobs),
+            "queues": len(memory.queues),
+            "kinds": len(memory.kinds),
+            "unresolved_kinds": len(memory.unresolved),
+            "departed_ids": len(memory.departed),
+            "fresh_ids": len(memory.fresh),
+            "timers": len(memory.due) + len(memory.due_by_wall) + len(memory.expiry),
+            "leases": len(self._leasing.leases),
+            "waiting": len(self._waiting),
+            "peers": len(registry.peers),
+            "workers": len(registry.workers),
+            "pools": len(registry.pools),
+            "idle_workers": len(registry.idle()),
+            "ids_kept": memory.ids_kept,
+        }
+
     def trim_departed(self, asked_at: int) -> None:
         """No look-up asked before that step is outstanding any more."""
         departed = self._memory.departed
@@ -191,7 +215,7 @@ class Core:
                 text = "say which: either `id` or `queue`"
                 self._memory.refuse(event.connection, event.request, "bad_message", text)
                 return
-        if self._waiting.is_waiting((event.connection, event.request)):
+        if self._waiting.is_waiting((event.connection, event.request)) and not event.parked_turn:
             text = f"request id {event.request} is in use by a request that waits"
             self._memory.refuse(event.connection, event.request, "bad_message", text)
             return
@@ -208,7 +232,7 @@ class Core:
         return any(departed.get(id, 0) > event.asked_at for id in found)
 
     def _status(self, event: ev.Received, _: messages.Status) -> None:
-        report = messages.StatusReport(self._reporting.status())
+        report = messages.StatusReport(self.status())
         self._memory.answer(event.connection, event.request, report)
 
     def _heartbeat(self, event: ev.Received, message: work.Heartbeat) -> None:

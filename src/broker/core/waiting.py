@@ -42,6 +42,9 @@ class Waiting:
         if deadline_ms is not None and (self.check_ms is None or deadline_ms < self.check_ms):
             self.check_ms = deadline_ms
 
+    def __len__(self) -> int:
+        return len(self._by_caller) + len(self._parked) + len(self._drainers) + len(self._let_go)
+
     # --- wait ---------------------------------------------------------------------------------------
 
     def wait_for(self, caller: Caller, job: Job, timeout_ms: int | None) -> None:
@@ -62,7 +65,12 @@ class Waiting:
 
     def is_waiting(self, caller: Caller) -> bool:
         """Whether that request is open here: its id cannot be used for another one now."""
-        return caller in self._by_caller or caller in self._parked or caller in self._drainers
+        return (
+            caller in self._by_caller
+            or caller in self._parked
+            or caller in self._drainers
+            or caller in self._let_go
+        )
 
     @property
     def is_full(self) -> bool:
@@ -116,9 +124,9 @@ class Waiting:
             self._let_go[caller] = queue_name
             self._memory.effects.append(fx.LookAgain(parked.event))
 
-    def came_back(self, caller: Caller) -> str | None:
+    def came_back(self, caller: Caller) -> str:
         """An enqueue that was let go is here again: the queue to look at when it has been handled."""
-        return self._let_go.pop(caller, None)
+        return self._let_go.pop(caller)
 
     # --- drain ----------------------------------------------------------------------------------------
 

@@ -20,7 +20,11 @@ from ..journal import JournalBrokenError, Recovered, Start, ended
 from ..refusals import JournalCorruptError
 from . import rows, schema
 from .database import Database
+from .log import read_log
 from .opening import check_version
+
+TORN_COMMITS_MAX = 1
+"""Commits that a power cut may leave half on disk: only the last was not synced."""
 
 _FINAL = frozenset(state.value for state in FINAL_STATES)
 
@@ -39,6 +43,7 @@ def settle(database: Database, path: str, *, check: bool, wal_bytes_kept: int) -
         "trusted_schema = OFF",
     ):
         database.run(f"PRAGMA {setting}")
+    _refuse_loss(database, path)
     left = database.checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
     if left != (0, 0):
         raise JournalBrokenError(f"{path}: the log could not be folded in: {left} pages and done of them")
@@ -46,6 +51,21 @@ def settle(database: Database, path: str, *, check: bool, wal_bytes_kept: int) -
     check_version(path, database.number("PRAGMA application_id"), database.number("PRAGMA user_version"))
     if check:
         _quick_check(database, path)
+
+
+def _refuse_loss(database: Database, path: str) -> None:
+    """Refuse a log from which SQLite would take less than was once safe on disk (see `log.py`)."""
+    taken, _ = database.checkpoint(apsw.SQLITE_CHECKPOINT_NOOP)
+    found = read_log(f"{path}-wal", database.number("PRAGMA page_size"))
+    if found is None or _meta(database)["synchronous"] != "FULL":
+        return
+    lost = found.commits_after(taken)
+    if lost > TORN_COMMITS_MAX:
+        raise JournalCorruptError(
+            f"{path}-wal",
+            f"is damaged: {lost} commits lie behind the damage; restore a snapshot, or go on without them "
+            f"by cutting it to {found.bytes_up_to(taken)} bytes with `truncate -s`",
+        )
 
 
 def _quick_check(database: Database, path: str) -> None:

@@ -84,10 +84,11 @@ def _marks(count: int) -> str:
 
 # --- commit -----------------------------------------------------------------------------------------
 
+NEW_JOB = f"INSERT INTO jobs ({_JOB}) VALUES ({_marks(len(COLUMNS) + 1)})"
 # Not REPLACE, which would silently remove another job that has the same id, and not `id` among what
 # is set, which would touch its index at every change of a job.
 PUT_JOB = f"""
-INSERT INTO jobs ({_JOB}) VALUES ({_marks(len(COLUMNS) + 1)})
+{NEW_JOB}
 ON CONFLICT (number) DO UPDATE SET
 {", ".join(f"{name} = excluded.{name}" for name in (*COLUMNS, "crc") if name not in ("number", "id"))}
 """

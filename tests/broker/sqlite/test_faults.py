@@ -14,6 +14,7 @@ from support.journals import an_image, an_outcome, load, stored
 from stoker.broker.core.effects import Changes
 from stoker.broker.journal import JournalBrokenError, JournalFullError
 from stoker.broker.sqlite import SqliteJournal
+from stoker.broker.sqlite.journal import Synchronous
 
 NO_SPACE = [errno.ENOSPC, errno.EDQUOT, errno.EFBIG]
 
@@ -105,6 +106,14 @@ def test_commit_is_synced_before_it_returns(journal: SqliteJournal, disk: Disk) 
     journal.commit(stored(an_image(2)))
     assert ("write", "wal") in disk.calls
     assert [call for call in disk.calls if call[0] in ("write", "sync")][-1] == ("sync", "wal")
+
+
+@pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])
+def test_epoch_is_synced_before_load_returns(path: str, disk: Disk, synchronous: Synchronous) -> None:
+    journal = SqliteJournal(path, vfs=disk.name, synchronous=synchronous)
+    load(journal)
+    assert [call for call in disk.calls if call[0] in ("write", "sync")][-1] == ("sync", "wal")
+    journal.close()
 
 
 def test_normal_mode_does_not_sync_a_commit(path: str, disk: Disk) -> None:

@@ -157,8 +157,9 @@ def test_file_of_another_user_is_refused(path: Path) -> None:
         start(path)
 
 
-def test_journal_is_private_whatever_the_umask(path: Path) -> None:
-    before = os.umask(0)
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_journal_is_private_whatever_the_umask(path: Path, umask: int) -> None:
+    before = os.umask(umask)
     try:
         journal = start(path)
         journal.commit(stored(an_image(1)))
@@ -174,6 +175,19 @@ def test_copy_that_others_may_read_is_made_private(path: Path) -> None:
     path.chmod(0o644)
     start(path).close()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_snapshot_put_beside_the_log_of_a_killed_broker_is_refused(path: Path, tmp_path: Path) -> None:
+    journal = start(path)
+    copy = tmp_path / "copy.db"
+    journal.snapshot(str(copy))
+    journal.commit(stored(an_image(1)))
+    log = Path(f"{path}-wal").read_bytes()
+    journal.close()
+    Path(f"{copy}-wal").write_bytes(log)
+    with pytest.raises(JournalOrphanedError, match="move that away"):
+        start(copy)
+    assert Path(f"{copy}-wal").read_bytes() == log
 
 
 def test_new_journal_says_whose_it_is(path: Path) -> None:

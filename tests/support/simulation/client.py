@@ -48,6 +48,11 @@ class Caller:
     def _come_back(self) -> None:
         self.process.after(self._host.heap.between(0, RECONNECT_MS_MAX), self._connect)
 
+    @property
+    def unanswered(self) -> list[Message]:
+        """What was asked on the present connection and has no answer."""
+        return [] if self._wire is None else self._wire.unanswered
+
     def cut(self) -> None:
         """The connection breaks."""
         if self._wire is not None:
@@ -189,15 +194,8 @@ class SimOperator(Caller):
             (2, messages.Wait(id, 1000)),
             (2, messages.Status()),
         ]
-        return random.choices([ask for _, ask in asks], [weight for weight, _ in asks])[0]
-
-    def _send(self, message: Message) -> None:
-        # Noted when it is asked: what an unanswered request did, nobody knows.
-        if isinstance(message, messages.Kick):
-            self._host.history.add(h.Kicked(self._host.now_ms, message.id))
-        elif isinstance(message, messages.Drop):
-            self._host.history.add(h.Dropped(self._host.now_ms, message.id))
-        super()._send(message)
+        ask: Message = random.choices([ask for _, ask in asks], [weight for weight, _ in asks])[0]
+        return ask
 
     def set_right(self) -> None:
         """End every pause and drain."""

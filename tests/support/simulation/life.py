@@ -21,7 +21,7 @@ from stoker.broker.memory import MemoryJournal
 from stoker.broker.payloads import PayloadCache
 from stoker.broker.thread import JournalRunner
 from stoker.proto import work
-from stoker.proto.messages import Hello, Message
+from stoker.proto.messages import Drop, Hello, Message
 from stoker.proto.model import FINAL_STATES, Role
 
 from .. import history as h
@@ -178,7 +178,8 @@ class Life:
         if not self.alive:
             return
         self._host.note(f"step {event}")
-        self._note_reached(event)
+        if isinstance(event, ev.Received):
+            self._note(event, event.message)
         effects = self.core.step(event, self._host.clock.now())
         self._committer.add([effect for effect in effects if not isinstance(effect, fx.LookAgain)])
         for effect in effects:
@@ -188,11 +189,17 @@ class Life:
         self._flush_soon()
         self._arm()
 
-    def _note_reached(self, event: ev.Event) -> None:
-        if isinstance(event, ev.Received) and isinstance(event.message, work.Ack | work.Nack | work.Release):
+    def _note(self, event: ev.Received, message: Message) -> None:
+        """What the oracle has to know of a message that came: ends of attempts, deletions."""
+        history, now_ms = self._host.history, self._host.now_ms
+        if isinstance(message, work.Ack | work.Nack | work.Release):
             worker = self._connections[event.connection].wire.peer.process.name
-            token, op = event.message.token, type(event.message).__name__.lower()
-            self._host.history.add(h.Reached(self._host.now_ms, worker, (token[0], token[1]), op))
+            token, op = message.token, type(message).__name__.lower()
+            history.add(h.Reached(now_ms, worker, (token[0], token[1]), op))
+        elif isinstance(message, Drop):
+            for id, found in event.found.items():
+                if found.job is not None and found.job.state in FINAL_STATES:
+                    history.add(h.Dropped(now_ms, id))
 
     def _look_again(self, event: ev.Received) -> None:
         connection = self._connections.get(event.connection)

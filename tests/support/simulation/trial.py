@@ -15,6 +15,11 @@ class Finding:
     last: list[str]
     trace_hash: str
 
+    @property
+    def promises(self) -> set[str]:
+        """Names of the promises that were broken."""
+        return {fault.partition(":")[0] for fault in self.faults}
+
     def __str__(self) -> str:
         return "\n".join(
             [
@@ -34,7 +39,7 @@ def trial(seed: int, plan: Plan = STORMY) -> Finding:
         faults = violations(world.history.records)
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:
         # An assertion of a checker or of the core, or a plain fault of the core.
-        faults = [f"{type(error).__name__}: {error} ({_place(error)})"]
+        faults = [f"{error or type(error).__name__} ({_place(error)})"]
     return Finding(seed, faults, list(world.history.last), world.history.trace_hash)
 
 

@@ -42,7 +42,9 @@ class WatchedCore(Core):
         if job is not None and job.number > sequence and job.position == job.number:
             queue = self._memory.queues[job.queue]
             live = sum(each.queue == job.queue for each in self._memory.jobs.values())
-            assert live <= queue.rules.jobs_max, f"queue {job.queue} took in its {live}th job"
+            assert live <= queue.rules.jobs_max, (
+                f"room_is_kept: queue {job.queue} took in its job number {live}"
+            )
 
     def check(self) -> None:
         """Everything that must hold, by counting again."""

@@ -58,6 +58,11 @@ class Wire:
             self.unread.append((self._requests, message))
             self._tell()
 
+    @property
+    def unanswered(self) -> list[Message]:
+        """Requests that have no answer yet."""
+        return list(self._asked.values())
+
     def close(self) -> None:
         """The peer closes, or its process ends."""
         if self.peer_is_open:

@@ -138,7 +138,9 @@ class SimWorker:
     def _welcomed(self, answer: messages.Welcome) -> None:
         self._host.history.add(h.Heard(self._host.now_ms, self.name))
         for token in answer.lost:
-            self._abandon((token[0], token[1]))
+            if self.ticket or self.is_text:
+                self._abandon((token[0], token[1]))
+            # Other raw workers are careless: they go on and report, and must be told `lease_lost`.
         for attempt in self.held.values():
             if attempt.report is not None:
                 self._send(attempt.report)

@@ -63,6 +63,9 @@ SETTLE_MS = 240_000
 """Everything is finished so long after the last fault. The longest chain: a lease, its kill and its
 supervisor's grace, then every retry of a poisonous job with its full backoff, in a full queue."""
 
+LAST_ANSWERS_MS = 500
+"""What was decided last is told within this time."""
+
 
 @attrs.frozen
 class Plan:
@@ -161,7 +164,10 @@ class World:
         heap.run_until(self._plan.chaos_ms)
         self._make_calm()
         heap.run_until(heap.now_ms + SETTLE_MS, self._is_settled)
-        assert self._is_settled(), "not everything was finished in time"
+        assert self._is_settled(), "everything_ends: not everything was finished in time"
+        heap.run_until(heap.now_ms + LAST_ANSWERS_MS)
+        for caller in self._callers:
+            assert not caller.unanswered, f"every_request_is_answered: {caller.unanswered[0]}"
         life = self.broker.life
         assert life is not None
         life.core.check()
