@@ -4,19 +4,19 @@ Each chore has its own time, and says when it wants to be called again. Those th
 journal thread, one at a time, so a slow disk delays chores and not the loop.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ..proto import limits
 from .committer import Committer
-from .core.events import Now, OwnerGone, PruneFound, StorageChanged
+from .core.events import IdsForgotten, Now, OwnerGone, PruneFound, StorageChanged
 from .core.step import Core
 from .journal import Journal, JournalFullError
 from .log import Log
 from .notify import Notifier
 from .owners import Owners
 from .questions import Questions
-from .storage import Storage, Survey
+from .storage import PruneRow, Storage, Survey
 from .thread import LoopRunner
 
 T = TypeVar("T")
@@ -28,6 +28,7 @@ OWNERS_MS = 200
 """How often absent holders of leases are looked for, while there are any."""
 
 SURVEY_MS = limits.SECOND_MS
+PRUNE_MS = limits.SECOND_MS
 CHECKPOINT_MS = 20
 """So long after a commit the log is looked at, and folded into the journal if it has grown."""
 
@@ -41,7 +42,7 @@ class Chores:
     def __init__(
         self,
         core: Core,
-        step: Callable[[OwnerGone | PruneFound | StorageChanged], None],
+        step: Callable[[IdsForgotten | OwnerGone | PruneFound | StorageChanged], None],
         runner: LoopRunner,
         committer: Committer,
         questions: Questions,
@@ -66,10 +67,12 @@ class Chores:
             self._tick: 0,
             self._look_for_owners: 0,
             self._survey: 0,
+            self._prune: 0,
             self._checkpoint: 0,
             self._retry: 0,
         }
         self._visiting = False
+        self._pruning = False
         self._seen = 0
 
     def pass_time(self, now: Now) -> int:
@@ -116,21 +119,34 @@ class Chores:
 
     def _survey(self) -> int:
         if not self._visiting:
-            asked_at, boot_ms = self._questions.opened(), self._now.boot_ms
-            self._visit(
-                lambda journal: self._storage.survey(journal, boot_ms),
-                lambda survey: self._surveyed(survey, asked_at),
-            )
+            boot_ms = self._now.boot_ms
+            self._visit(lambda journal: self._storage.survey(journal, boot_ms), self._surveyed)
         return SURVEY_MS
 
-    def _surveyed(self, survey: Survey, asked_at: int) -> None:
+    def _surveyed(self, survey: Survey) -> None:
         changed = self._storage.judge(survey, self._now, is_stuck=self._committer.is_stuck)
         if changed is not None:
             self._step(StorageChanged(changed))
-        if survey.prunable:
-            self._step(PruneFound(survey.prunable, asked_at))
-            if len(survey.prunable) >= limits.PRUNE_ROWS:
-                self._due[self._survey] = self._now.mono_ms
+        if survey.ids_forgotten:
+            self._step(IdsForgotten(survey.ids_forgotten))
+
+    def _prune(self) -> int:
+        """Look for rows whose retention is over, behind everything decided so far."""
+        if not self._pruning:
+            self._pruning = True
+            asked_at, boot_ms = self._questions.opened(), self._now.boot_ms
+            self._committer.look(
+                lambda journal: self._storage.prunable(journal, boot_ms),
+                lambda rows: self._prune_found(rows, asked_at),
+            )
+        return PRUNE_MS
+
+    def _prune_found(self, rows: Sequence[PruneRow], asked_at: int) -> None:
+        self._pruning = False
+        if rows:
+            self._step(PruneFound(rows, asked_at))
+        if len(rows) >= limits.PRUNE_ROWS:
+            self._due[self._prune] = self._now.mono_ms
         self._questions.closed(asked_at)
 
     def _visit(self, work: Callable[[Journal], T], done: Callable[[T], None]) -> None:

@@ -124,12 +124,14 @@ class Committer:
         self._stepped = True
         self._effects += effects
 
-    def look(self, look: Look, done: Callable[[Any], None]) -> None:
+    def look(self, look: Look, done: Callable[[Any], None], *, may_pass: bool = False) -> None:
         """Read from the journal behind everything decided so far; `done` gets what was read.
 
-        While a batch does not fit on the disk this reads what is there: waiting would be for ever.
+        `may_pass` is for what goes straight to a person: while a batch does not fit on the disk it reads
+        what is there, because waiting would be for ever. What the core shall act on must never pass: it
+        would be older than the core's own memory.
         """
-        if self.is_stuck:
+        if may_pass and self.is_stuck:
             self._runner.submit(look, lambda result, error: self._answered(done, result, error))
         else:
             self._looks.append((look, done))

@@ -16,19 +16,18 @@ Order within a round, and why:
 The driver has no rules of the queue. It knows who is connected, what is unanswered, and what waits.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import trio
 
 from ..proto import limits, work
 from ..proto.connection import UNANSWERABLE, Ended, Refused, Request
-from ..proto.errors import LocalProtocolError
 from ..proto.messages import Enqueue, Hello, Jobs, Message, Refusal, Snapshot, StatusReport
 from .chores import CHECKPOINT_MS
 from .clock import Clock
 from .committer import Committer
-from .core.effects import Answer, Close, Effect, KillPeer, Log, LookAgain, Push, Refuse
+from .core.effects import Answer, Effect, LookAgain, Refuse
 from .core.events import (
     Connected,
     Event,
@@ -41,6 +40,7 @@ from .core.events import (
 )
 from .core.step import Core
 from .deadlines import Deadlines
+from .delivery import Delivery
 from .departures import Departures
 from .listener import REST_MS, Listener
 from .listing import page_of_jobs
@@ -60,6 +60,9 @@ STALL_ROUNDS_MAX = 256
 """Rounds that read what waited during a stall, at most."""
 
 TICK_MS = limits.SECOND_MS
+
+GATHER_MAX = 4
+"""Looks at the sockets before a batch is handed over."""
 
 ROUNDS_MAX = 16
 """Rounds in a row without a turn for other tasks, of which the signals are one."""
@@ -93,19 +96,22 @@ class Driver:
         self._log = log
         self._about = about
         self.poller = Poller()
-        cache = PayloadCache(limits.PAYLOAD_CACHE_BYTES)
+        self._departures = Departures(self.step, log)
+        self._delivery = Delivery(self._departures, log, self._end_if_over)
+        self._peers = self._delivery.peers
         self.committer = Committer(
-            runner, core.take_changes, self._release, self, make_room=storage.make_room, cache=cache
+            runner,
+            core.take_changes,
+            self._delivery.release,
+            self,
+            make_room=storage.make_room,
+            cache=PayloadCache(limits.PAYLOAD_CACHE_BYTES),
         )
         self.questions = Questions(core, self.committer, self._perform)
         self.deadlines = Deadlines()
         self._snapshots = Snapshots(snapshots, self.committer, runner, self.commit_failed)
-        self._departures = Departures(self.step, log)
         self._listener: Listener | None = None
-        self._peers: dict[int, Peer] = {}
         self._named: dict[tuple[Any, ...], Peer] = {}
-        self._unsent: dict[Peer, None] = {}
-        self._resumed: list[Peer] = []
         self._over_budget: list[Peer] = []
         self._batch_bytes = 0
         self._failure: BaseException | None = None
@@ -144,7 +150,8 @@ class Driver:
         """Rounds as long as somebody is ready, up to a bound after which other tasks have their turn."""
         delay_ms = self._round()
         for _ in range(ROUNDS_MAX):
-            if delay_ms is None or not self.poller.look():
+            # With work in flight the journal thread must get the interpreter, see `YieldToJournal`.
+            if delay_ms is None or self._runner.is_busy or not self.poller.look():
                 break
             delay_ms = self._round()
         return delay_ms
@@ -158,7 +165,10 @@ class Driver:
         """One round; in how many milliseconds the next is due, None when it is over."""
         self.now = self._clock()
         self._notice_stall()
-        self.poller.poll()
+        for _ in range(GATHER_MAX):
+            # Whoever became ready meanwhile shares the commit, which costs far more than the look.
+            if not self.poller.poll():
+                break
         self._accept()
         if self._stop_wanted and self._stop_by_ms is None:
             self._begin_stop()
@@ -222,8 +232,7 @@ class Driver:
                 self._runner.wait(HANDOVER_S)
                 self.now = self._clock()
             self._runner.collect()
-            resumed, self._resumed = self._resumed, []
-            for peer in resumed:
+            for peer in self._delivery.take_resumed():
                 self._process(peer)
             self._hand_over()
             if self._runner.submitted == self._waited_for:
@@ -237,15 +246,7 @@ class Driver:
             over_budget, self._over_budget = self._over_budget, []
             for peer in over_budget:
                 peer.unhold(HOLD_BUDGET)
-        self._send()
-
-    def _send(self) -> None:
-        while self._unsent:
-            unsent, self._unsent = self._unsent, {}
-            for peer in unsent:
-                peer.flush()
-                if peer.over or peer.gone or peer.broken:
-                    self._end_if_over(peer)
+        self._delivery.flush()
 
     # --- steps and effects -------------------------------------------------------------------------------
 
@@ -266,7 +267,7 @@ class Driver:
         elif not isinstance(effect, Refuse):
             return False
         if effect.now:
-            self._deliver(effect, {})
+            self._delivery.deliver(effect, {})
         return effect.now
 
     def _complete_status(self, answer: Answer) -> None:
@@ -276,69 +277,6 @@ class Driver:
         # A batch that does not fit on the disk may hold up everything for hours. Whoever asks what is
         # wrong must be told, although counts may then be ahead of the disk.
         answer.now = answer.now or self.committer.is_stuck
-
-    def _release(self, effects: Sequence[Effect], payloads: Mapping[int, bytes]) -> None:
-        for effect in effects:
-            self._deliver(effect, payloads)
-
-    def _deliver(self, effect: Effect, payloads: Mapping[int, bytes]) -> None:
-        if isinstance(effect, Log):
-            self._log.event(effect.event, **effect.fields)
-            return
-        assert not isinstance(effect, LookAgain)
-        peer = self._peers.get(effect.connection)
-        if isinstance(effect, KillPeer):
-            self._kill(peer or self._departures.peer(effect.connection))
-        elif peer is None:
-            return
-        elif isinstance(effect, Answer):
-            self._reply(peer, effect.request, effect.message)
-        elif isinstance(effect, Refuse):
-            self._reply(peer, effect.request, effect.refusal)
-        elif isinstance(effect, Push):
-            self._push(peer, effect.message, payloads)
-        else:
-            self._close(peer, effect)
-
-    def _reply(self, peer: Peer, request: int, message: Message) -> None:
-        """Answer or refuse one request of a peer."""
-        peer.unanswered -= 1
-        connection = peer.connection
-        if type(message) is Refusal:
-            peer.send(connection.refuse(request, message))
-        else:
-            try:
-                peer.send(connection.answer(request, message))
-            except LocalProtocolError as error:
-                self._log.event("answer_not_sent", answer=type(message).__name__, error=error)
-                peer.send(connection.refuse(request, Refusal("internal", f"the answer is {error}")))
-        self._unsent[peer] = None
-        if connection.is_text:
-            peer.unhold(HOLD_ANSWER)
-            self._resumed.append(peer)
-
-    def _push(self, peer: Peer, message: Message, payloads: Mapping[int, bytes]) -> None:
-        if isinstance(message, work.Job):
-            # By position: `_replace` takes three times as long, and this is done for every job.
-            message = work.Job(*message[:6], payloads[message.number], *message[7:])
-        peer.send(peer.connection.push(message))
-        self._unsent[peer] = None
-
-    def _close(self, peer: Peer, effect: Close) -> None:
-        peer.reason, peer.over = effect.reason, True
-        peer.finish_by_ms = self.now.mono_ms
-        peer.hold(HOLD_OVER)
-        self._unsent[peer] = None
-
-    def _kill(self, peer: Peer | None) -> None:
-        if peer is None:
-            return
-        try:
-            peer.kill()
-        except ProcessLookupError:
-            return
-        except OSError as error:
-            self._log.event("kill_refused", pid=peer.credentials.pid, error=error)
 
     # --- peers -------------------------------------------------------------------------------------------
 
@@ -377,8 +315,7 @@ class Driver:
 
     def _said_nothing_legal(self, peer: Peer, event: Refused | Ended) -> None:
         if event.data:
-            peer.send(event.data)
-            self._unsent[peer] = None
+            self._delivery.say(peer, event.data)
         if isinstance(event, Ended):
             peer.over, peer.reason = True, event.reason
             if event.data:
@@ -415,10 +352,12 @@ class Driver:
         message, request = event.message, event.request
         if isinstance(message, Jobs):
             self.committer.look(
-                lambda journal: page_of_jobs(journal, message), lambda page: self._reply(peer, request, page)
+                lambda journal: page_of_jobs(journal, message),
+                lambda page: self._delivery.reply(peer, request, page),
+                may_pass=True,
             )
         elif isinstance(message, Snapshot):
-            self._snapshots.write(message.name, lambda reply: self._reply(peer, request, reply))
+            self._snapshots.write(message.name, lambda reply: self._delivery.reply(peer, request, reply))
         else:
             if isinstance(message, Enqueue):
                 self._count(peer, len(message.payload))
@@ -432,10 +371,9 @@ class Driver:
 
     def _time_out(self, peer: Peer, code: str, text: str) -> None:
         """A deadline of the connection itself has passed."""
-        peer.send(peer.connection.refuse(UNANSWERABLE, Refusal(code, text)))
+        self._delivery.say(peer, peer.connection.refuse(UNANSWERABLE, Refusal(code, text)))
         peer.over, peer.reason, peer.finish_by_ms = True, code, self.now.mono_ms
         peer.hold(HOLD_OVER)
-        self._unsent[peer] = None
 
     def _end_if_over(self, peer: Peer) -> None:
         """End a connection once nothing of it is unhandled, nor on its way to somebody who listens."""

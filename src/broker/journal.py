@@ -66,8 +66,8 @@ class Recovered:
     """Ids remembered beyond their rows."""
     ended: Sequence[tuple[str, tuple[int, int], str]] = ()
     """The attempts that ended last (up to ENDED_RECOVERED), oldest first: (worker identity, token, op)
-    with op `ack` for outcome ok, `release` for released and shutdown, else `nack`. A worker that did not
-    see its answer repeats that op after a restart, and is recognised by this."""
+    with op `ack` for outcome ok, `release` for released and shutdown, none for crash and lost, else
+    `nack`. A worker that did not see its answer repeats that op after a restart, and is recognised by this."""
 
 
 @attrs.frozen
@@ -169,7 +169,12 @@ class Journal(Protocol):
 
 
 def ended(worker: str, token: tuple[int, int], outcome: str) -> tuple[str, tuple[int, int], str]:
-    """One of `Recovered.ended`: the op by which its worker reported, or will repeat, how it ended."""
+    """One of `Recovered.ended`: the op by which its worker reported, or will repeat, how it ended.
+
+    An attempt that was lost, or crashed, was ended by no op of its worker: whatever comes late is stale.
+    """
+    if outcome in (Outcome.CRASH, Outcome.LOST):
+        return worker, token, ""
     if outcome == Outcome.OK:
         return worker, token, "ack"
     return worker, token, "release" if outcome in (Outcome.RELEASED, Outcome.SHUTDOWN) else "nack"

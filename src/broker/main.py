@@ -77,6 +77,9 @@ def serve_to_the_end(settings: BrokerSettings, log: Log, *, open_journal: OpenJo
         return _refused(error, log)
     except (JournalBrokenError, JournalFullError) as error:
         return _broke(error, settings.data, log)
+    except KeyboardInterrupt:
+        # Before there was anything to stop: the start was given up, and everything given back.
+        return Exit.OK
     except Exception as error:  # noqa: BLE001  a fault of the broker itself: its exit code says so
         # What is on disk is sound: it was written by rules that had not failed yet.
         log.event("internal_error", error=repr(error))

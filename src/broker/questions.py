@@ -27,6 +27,7 @@ class _Question:
     event: Received
     wants: Sequence[Want]
     found: Mapping[str, Found] | None = None
+    was_asked: bool = False
 
 
 class Questions:
@@ -67,6 +68,7 @@ class Questions:
         asked, self._new = self._new, []
         for _, question in asked:
             question.event.asked_at = self.opened()
+            question.was_asked = True
         wants = [question.wants for _, question in asked]
 
         def came_back(answers: list[dict[str, Found]]) -> None:
@@ -86,7 +88,7 @@ class Questions:
             peer.queued.popleft()
             question.event.found = question.found
             self._perform(peer, question.event)
-            if question.wants:
+            if question.was_asked:
                 self.closed(question.event.asked_at)
         peer.unhold(HOLD_LOOK_UP)
 

@@ -41,7 +41,7 @@ class Snapshots:
             return
         self._path, self._reply = os.path.join(self._directory, f"{name}.db"), reply
         # The first slice waits for all that was decided before, so that it is in the copy.
-        self._committer.look(self._begin, self._came_back)
+        self._committer.look(self._begin, self._came_back, may_pass=True)
 
     def stop(self) -> None:
         """Give up a copy that is under way; nothing half-written stays behind."""

@@ -25,13 +25,17 @@ FULL_LASTS_MS = 5000
 file size) would otherwise be run into again and again."""
 
 
+PruneRow = tuple[int, str, bytes, bool, str, str, int]
+"""As `events.PruneFound` has it."""
+
+
 @attrs.frozen
 class Survey:
     """What one visit found."""
 
     free_bytes: int
     has_ballast: bool
-    prunable: Sequence[tuple[int, str, bytes, bool, str, str, int]]
+    ids_forgotten: int
     statistics: Mapping[str, int]
 
 
@@ -63,15 +67,20 @@ class Storage:
 
     def survey(self, journal: Journal, boot_ms: int) -> Survey:
         """Look at the disk, and do the small chores."""
+        ids_forgotten = 0
         with contextlib.suppress(JournalFullError):
             # If it does not fit, nothing was changed, and the free bytes below say what matters.
-            journal.forget_ids(boot_ms=boot_ms, limit=limits.PRUNE_ROWS)
+            ids_forgotten = journal.forget_ids(boot_ms=boot_ms, limit=limits.PRUNE_ROWS)
         return Survey(
             free_bytes(self._directory),
             self._ballast.fill(spare_bytes=self._low_water_bytes),
-            journal.prunable(self._retention, boot_ms=boot_ms, limit=limits.PRUNE_ROWS),
+            ids_forgotten,
             journal.statistics(),
         )
+
+    def prunable(self, journal: Journal, boot_ms: int) -> Sequence[PruneRow]:
+        """Rows whose retention is over, for the core to decide on."""
+        return journal.prunable(self._retention, boot_ms=boot_ms, limit=limits.PRUNE_ROWS)
 
     # --- on the loop -----------------------------------------------------------------------------------
 

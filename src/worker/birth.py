@@ -51,7 +51,7 @@ def work(app: App, start: Start, nonce: str, page_fd: int, zygote_pid: int, mark
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
     gc.enable()
-    worker = SyncWorker(app, Link(start.socket, _greeting(app, start, nonce)), page)
+    worker = SyncWorker(app, Link(start.socket, _greeting(app, start, nonce)), page, nonce)
     worker.install_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     app.run_start_hooks()

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 from collections.abc import Iterator
+from types import FrameType
 from typing import NamedTuple
 
 MARKER = "STOKER_WORKER"
@@ -147,6 +148,16 @@ class Pidfd:
             self.fd = -1
 
 
+def disregard(*numbers: int) -> None:
+    """Let signals pass without effect. Unlike SIG_IGN this ends at exec: programs start with defaults."""
+    for number in numbers:
+        signal.signal(number, _nothing)
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """Take a signal in."""
+
+
 def set_name(name: str) -> None:
     """What `ps` and `top` show; at most 15 characters."""
     with open("/proc/self/comm", "w", encoding="ascii") as file:
@@ -177,19 +188,21 @@ class MarkerSpace:
     """The place in this process's own starting environment that `marker_of` reads, to be written.
 
     Linux shows a process's environment as it was at exec, also for children that were forked without
-    one. The zygote is started with a placeholder; each worker writes its nonce over its own copy, so
+    one. The zygote is started with a nonce; each worker writes another over its own copy, so
     everything it forks, however it hides its parents, carries the nonce. To be found before anything
     changes the variable, because after that the C library keeps it elsewhere.
     """
 
     def __init__(self) -> None:
         _libc.getenv.restype = ctypes.c_void_p
+        self.own = os.environ.get(MARKER, "")
+        """What this process was started with."""
         address: int | None = _libc.getenv(MARKER.encode())
         self._address = address
         self._size = len(ctypes.string_at(address)) if address else 0
 
     def write(self, nonce: str) -> None:
-        """Mark this process. Without a placeholder of the same length only programs it starts are."""
+        """Mark this process. Without one of the same length before, only programs it starts are."""
         data = nonce.encode("ascii")
         if self._address and len(data) == self._size:
             ctypes.memmove(self._address, data, self._size)

@@ -86,11 +86,6 @@ class Slots:
     def __getitem__(self, index: int) -> Slot:
         return self._slots[index]
 
-    @property
-    def all_gone(self) -> bool:
-        """No process is left."""
-        return all(slot.state is SlotState.GONE for slot in self._slots)
-
     def due(self, now_ms: int) -> list[Slot]:
         """Slots in which a worker is to be started now."""
         return [slot for slot in self._waiting() if slot.not_before_ms <= now_ms]

@@ -21,6 +21,8 @@ from .process import Pidfd, Stat
 SWEEP_MS = 5000
 """A process that SIGKILL has not ended by then hangs in the kernel; the report then says so."""
 
+NONCE_LENGTH_MIN = 8
+
 _PAUSE_S = 0.002
 
 
@@ -39,6 +41,8 @@ def orphans(worker_pid: int, nonce: str, stats: Iterable[Stat] | None = None) ->
 
 
 def _family(everybody: list[Stat], session: int, nonce: str, roots: set[int]) -> list[Stat]:
+    # Most processes carry no nonce at all: looking for none would find them all.
+    assert len(nonce) >= NONCE_LENGTH_MIN, nonce
     protected = {os.getpid(), os.getppid(), *roots}
     others = [each for each in everybody if each.pid not in protected]
     family = roots | {each.pid for each in others if _is_marked(each, session, nonce)}
@@ -72,9 +76,9 @@ def _kill_all(look: Callable[[], Iterable[Stat]], known: Iterable[Stat], within_
         time.sleep(_PAUSE_S)
 
 
-def sweep_own(nonce: str) -> bool:
-    """For a worker that lives on: kill what it started; False if some of it would not die in time."""
-    return _kill_all(lambda: members(os.getpid(), nonce), (), SWEEP_MS)
+def sweep_own(nonce: str, *, within_ms: int = SWEEP_MS) -> bool:
+    """For a process that lives on: kill what it started; False if some of it would not die in time."""
+    return _kill_all(lambda: members(os.getpid(), nonce), (), within_ms)
 
 
 def _is_marked(each: Stat, session: int, nonce: str) -> bool:

@@ -33,7 +33,7 @@ from .app import App
 from .attempt import Guard
 from .context import CurrentJob, set_current_job
 from .link import HelloRefusedError, Link
-from .process import MARKER, RECONNECT_SIGNAL, STRIKE_SIGNAL
+from .process import RECONNECT_SIGNAL, STRIKE_SIGNAL, disregard
 from .startpage import StartPage, Token
 from .sweep import sweep_own
 
@@ -52,10 +52,11 @@ _SLOT = 0
 class SyncWorker:
     """See the module. Everything it needs was made before the fork or is given here."""
 
-    def __init__(self, app: App, link: Link, page: StartPage) -> None:
+    def __init__(self, app: App, link: Link, page: StartPage, nonce: str) -> None:
         self._handlers = {kind: handler.function for kind, handler in app.handlers.items()}
         self._link = link
         self._page = page
+        self._nonce = nonce
         self._guard = Guard()
         self._pid = os.getpid()
         self._ending = False
@@ -65,7 +66,7 @@ class SyncWorker:
 
     def install_signals(self) -> None:
         """Also after a handler has installed its own."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        disregard(signal.SIGINT)
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(STRIKE_SIGNAL, self._on_strike)
         signal.signal(RECONNECT_SIGNAL, self._on_reconnect)
@@ -103,7 +104,7 @@ class SyncWorker:
             os._exit(0)
         if self._guard.struck is not None:
             # It may be cancelled, or run elsewhere, as soon as this is answered.
-            sweep_own(os.environ[MARKER])
+            sweep_own(self._nonce)
             self._guard.struck = None
         self._link.answer(answer)
         self._page.clear(_SLOT)

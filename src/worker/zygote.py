@@ -28,7 +28,7 @@ from .app import App
 from .control import Failed, Fork, Forked, Kinds, Message, Ready, Start, Unforked
 from .process import MarkerSpace, Pidfd
 from .report import reason_of, report_of
-from .sweep import sweep
+from .sweep import sweep, sweep_own
 
 TERM_MS = limits.SUPERVISOR_DEATH_MS // 2
 """Of the time in which workers must be gone, the part a job may use to end by itself."""
@@ -64,11 +64,11 @@ class Zygote:
         self._end_workers()
 
     def _listen_to_signals(self) -> None:
-        # The byte in the pipe is what counts; the handler exists so that Python installs its own.
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
         signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        # The byte in the pipe is what counts; a handler has to exist for it to be written.
+        process.disregard(signal.SIGCHLD)
 
     def _say_ready(self) -> None:
         kinds = self._app.kinds()
@@ -169,6 +169,8 @@ class Zygote:
             target.has_exited(SWEEP_MS)
             os.waitpid(target.pid, os.WNOHANG)
             sweep(target.pid, workers[target.pid], within_ms=SWEEP_MS)
+        # And what is left of workers that ended before, whose supervisor had no time to see to it.
+        sweep_own(self._marker.own, within_ms=SWEEP_MS)
 
 
 def load(target: str) -> App:
@@ -198,9 +200,8 @@ def _flush() -> None:
             continue
 
 
-def _ignore_what_reaches_everybody() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+def _disregard_what_reaches_everybody() -> None:
+    process.disregard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _import(sock: socket.socket, target: str) -> App | None:
@@ -220,7 +221,7 @@ def _import(sock: socket.socket, target: str) -> App | None:
 def main(fd: int, supervisor_pid: int) -> int:
     """Serve the supervisor at the other end of `fd`; the exit status."""
     marker = MarkerSpace()
-    _ignore_what_reaches_everybody()
+    _disregard_what_reaches_everybody()
     process.die_with_parent(supervisor_pid)
     process.become_subreaper()
     process.set_name("stoker-zygote")
@@ -232,7 +233,7 @@ def main(fd: int, supervisor_pid: int) -> int:
     app = _import(sock, packet[0].target)
     if app is None:
         return 1
-    _ignore_what_reaches_everybody()
+    _disregard_what_reaches_everybody()
     zygote = Zygote(sock, packet[0], app, marker)
     # From here on the end of the socketpair tells; a kill now would leave no time for the workers.
     process.live_without_parent()

@@ -5,6 +5,7 @@ is how it is told to end.
 """
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -37,8 +38,8 @@ class ZygoteLink:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                # A placeholder as long as a nonce, for each worker to write its own over.
-                env={**os.environ, process.MARKER: "0" * (2 * NONCE_BYTES)},
+                # A nonce of its own, over which each worker writes its own.
+                env={**os.environ, process.MARKER: secrets.token_hex(NONCE_BYTES)},
             )
         self.pid = self._process.pid
         self.code: int | None = None

@@ -1,8 +1,7 @@
 """Chores: what happens by the clock alone, seen from outside over a real socket."""
 
 import pytest
-import trio
-from support.shell import Shell, serving
+from support.shell import Shell, eventually, serving
 from support.wire_peer import WirePeer
 
 from stoker.broker.chores import OWNERS_MS
@@ -17,9 +16,10 @@ async def shown(peer: WirePeer, id: str) -> object:
 
 
 async def until_shown(peer: WirePeer, id: str, expected: str) -> None:
-    with trio.fail_after(5):
-        while await shown(peer, id) != expected:
-            await trio.sleep(0.01)
+    async def is_so() -> bool:
+        return await shown(peer, id) == expected
+
+    await eventually(is_so, f"{id} is {expected}")
 
 
 async def a_lost_worker_with(shell: Shell, id: str, boot: str) -> None:

@@ -223,10 +223,21 @@ def test_kept_batch_is_stored_once_there_is_room(full: Bench, full_disk: FullJou
     assert full.is_stored(1) and full.is_stored(2)
 
 
-def test_look_up_does_not_wait_for_a_batch_that_does_not_fit(full: Bench) -> None:
-    full.committer.look(lambda _: 99, full.released.append)
+def test_look_up_for_a_person_does_not_wait_for_a_batch_that_does_not_fit(full: Bench) -> None:
+    full.committer.look(lambda _: 99, full.released.append, may_pass=True)
     full.runner.do_next()
     assert full.released == [99]
+
+
+def test_look_up_for_the_core_never_passes_a_batch_that_does_not_fit(
+    full: Bench, full_disk: FullJournal
+) -> None:
+    full.committer.look(lambda journal: journal.find("job-1").job is not None, full.released.append)
+    assert full.released == []
+    full_disk.is_full = False
+    full.committer.retry()
+    full.runner.do_all()
+    assert full.released == [1, True]
 
 
 @pytest.mark.parametrize("stored", [False, True])

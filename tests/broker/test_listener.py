@@ -5,7 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
@@ -62,7 +62,7 @@ async def test_longest_silent_connection_gives_way_to_a_newcomer(socket_path: st
 
 
 @contextmanager
-def descriptors_left(count: int) -> Iterator[None]:
+def descriptors_left(count: int) -> Generator[None]:
     """Let this process open so many more descriptors and no more."""
     probe = os.dup(0)
     os.close(probe)
@@ -121,7 +121,7 @@ time.sleep(60)
 
 
 @contextmanager
-def worker_process(path: str, first_words: bytes) -> Iterator[subprocess.Popen[str]]:
+def worker_process(path: str, first_words: bytes) -> Generator[subprocess.Popen[str]]:
     """A process that connects, says these bytes, and lives until it is killed."""
     command = [sys.executable, "-c", WORKER, path, first_words.hex()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +18,7 @@ from support.shell import LogLines
 from support.waiting import wait_until
 
 from stoker.broker.files import JOURNAL, LOCK
-from stoker.broker.journal import JournalBrokenError, Recovered
+from stoker.broker.journal import Journal, JournalBrokenError, Recovered
 from stoker.broker.lasterror import read_last_error
 from stoker.broker.main import serve_to_the_end
 from stoker.broker.memory import MemoryJournal
@@ -87,7 +87,7 @@ def places(short_directory: Path) -> Places:
 
 
 @contextmanager
-def broker(places: Places) -> Iterator[subprocess.Popen[bytes]]:
+def broker(places: Places) -> Generator[subprocess.Popen[bytes]]:
     """A broker that serves while the block runs, and is killed after it if it still does."""
     process = places.start()
     try:
@@ -206,6 +206,10 @@ class BreakingJournal(MemoryJournal):
         return recovered
 
 
+def open_breaking(_directory: str, _settings: BrokerSettings, _is_suspect: bool) -> Journal:
+    return BreakingJournal()
+
+
 def test_storage_error_ends_the_broker_with_its_own_code_and_is_written_down(places: Places) -> None:
     answers: list[object] = []
 
@@ -218,7 +222,7 @@ def test_storage_error_ends_the_broker_with_its_own_code_and_is_written_down(pla
 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(client)
-        code = serve_to_the_end(places.settings(), LogLines(), open_journal=lambda *_: BreakingJournal())
+        code = serve_to_the_end(places.settings(), LogLines(), open_journal=open_breaking)
         done.result()
     error = read_last_error(str(places.data))
     assert (code, answers) == (Exit.STORAGE, [True])

@@ -29,7 +29,7 @@ class Bench:
     def judge(
         self, mono_ms: int, free_bytes: int, *, has_ballast: bool = True, is_stuck: bool = False
     ) -> object:
-        survey = Survey(free_bytes, has_ballast, [], {})
+        survey = Survey(free_bytes, has_ballast, 0, {})
         return self.storage.judge(survey, Now(mono_ms, mono_ms, WALL_MS + mono_ms), is_stuck=is_stuck)
 
 

@@ -405,6 +405,13 @@ def test_rows_keep_their_age_however_many_starts_later(finished: Bench) -> None:
     assert prunable(finished, BOOT_MS + 100, done_kept_ms=99, dead_kept_ms=97) == [1, 3]
 
 
+def test_dead_rows_alone_keep_their_age_too(bench: Bench) -> None:
+    bench.journal.commit(stored(a_finished_image(1, State.DEAD, BOOT_MS + 1)))
+    for _ in range(3):
+        bench.reopen()
+    assert prunable(bench, BOOT_MS + 100, dead_kept_ms=99) == [1]
+
+
 def test_finishing_order_holds_across_reboots(finished: Bench) -> None:
     finished.reopen(boot_id="boot-2", boot_ms=50)
     finished.journal.commit(stored(a_finished_image(6, State.DEAD, 60, epoch=2)))

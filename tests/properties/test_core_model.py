@@ -6,6 +6,7 @@ must be the same, every hand-out must have been allowed, and no worker idles bes
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -17,6 +18,8 @@ from stoker.broker.core.rules import QueueRules, Rules
 from stoker.broker.core.workers import identity_text
 from stoker.proto import limits, messages, work
 from stoker.proto.model import Overflow
+
+pytestmark = pytest.mark.slow
 
 RULES = Rules(
     queues={

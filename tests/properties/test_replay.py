@@ -11,6 +11,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.driving import restored
@@ -18,7 +19,7 @@ from support.lockstep import FakeClock, Lockstep
 
 from stoker.broker.core import effects as fx
 from stoker.broker.core import events as ev
-from stoker.broker.core.job import COLUMNS, image
+from stoker.broker.core.job import COLUMNS, Job
 from stoker.broker.core.rules import QueueRules, Rules
 from stoker.broker.core.step import Core
 from stoker.proto import messages, work
@@ -38,7 +39,7 @@ class Compared(Core):
     def lasting(self) -> dict[str, Any]:
         memory = self._memory
         return {
-            "jobs": {job.number: self._fields(image(job)) for job in memory.jobs.values()},
+            "jobs": {job.number: self._fields(job) for job in memory.jobs.values()},
             "queues": {
                 queue.name: (queue.counts, queue.bytes, queue.paused) for queue in memory.queues.values()
             },
@@ -51,9 +52,8 @@ class Compared(Core):
         }
 
     @staticmethod
-    def _fields(values: tuple[Any, ...]) -> dict[str, Any]:
-        named = zip(COLUMNS, values, strict=True)
-        return {name: value for name, value in named if name not in NEVER_RESTORED}
+    def _fields(job: Job) -> dict[str, Any]:
+        return {name: getattr(job, name) for name in COLUMNS if name not in NEVER_RESTORED}
 
 
 class Past(Lockstep):
@@ -160,6 +160,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(STEPS, min_size=1, max_size=5), max_size=15))
 def test_restored_core_equals_the_live_one(batches: list[list[Step]]) -> None:
     past = Past()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from support.history import LAST_SHOWN
 from support.simulation.life import Parts, make_committer
 from support.simulation.trial import trial
 from support.simulation.watched import WatchedCore
@@ -23,7 +24,7 @@ from stoker.proto.model import Outcome
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 25
+SEEDS = 60
 
 
 class EagerCommitter(Committer):
@@ -120,3 +121,12 @@ def test_broken_broker_is_found_out(parts: Parts, broken: set[str]) -> None:
     """By the promise that it breaks, not by some other one."""
     findings = (trial(seed, Plan(parts=parts)) for seed in range(SEEDS))
     assert any(broken & finding.promises for finding in findings)
+
+
+def test_finding_says_how_to_see_it_again() -> None:
+    broken = Plan(parts=Parts(core=LaxCore))
+    finding = next(finding for seed in range(SEEDS) if (finding := trial(seed, broken)).faults)
+    text = str(finding)
+    assert f"pytest tests/simulation --seed {finding.seed}" in text
+    assert finding.faults[0] in text and all(line in text for line in finding.last)
+    assert len(finding.last) == LAST_SHOWN

@@ -123,6 +123,16 @@ def test_accepted_stale_token_is_caught() -> None:
     assert caught(records) == {"stale_tokens_change_nothing"}
 
 
+def test_late_nack_after_a_restart_passes_only_for_an_attempt_over_its_time() -> None:
+    late: list[Record] = [Silent(4, "w1"), Crashed(5), Confirmed(60, "w1", FIRST, "nack")]
+    long, short = (Pushed(2, "a", FIRST, "w1", 1, limit_ms=limit_ms) for limit_ms in (100, 10))
+    newer = Pushed(50, "a", SECOND, "w2", 1)
+    assert caught([long, *late[:2], newer, Reached(55, "w1", FIRST, "nack"), late[2]]) == {
+        "stale_tokens_change_nothing"
+    }
+    assert caught([short, *late[:2], newer, Reached(55, "w1", FIRST, "nack"), late[2]]) == set()
+
+
 def test_token_accepted_from_another_worker_is_caught() -> None:
     assert caught([*delivery(FIRST), *finish(FIRST, "w2")]) == {"stale_tokens_change_nothing"}
 

@@ -141,6 +141,7 @@ Record = (
 )
 
 LAST_SHOWN = 30
+LINE_MAX = 240
 
 
 class History:
@@ -159,7 +160,7 @@ class History:
     def note(self, at_ms: int, text: str) -> None:
         """A line for people and for the hash; the oracle does not read it."""
         line = f"{at_ms:>8} {text}"
-        self.last.append(line)
+        self.last.append(line[:LINE_MAX])
         self._hash.update(line.encode())
 
     @property

@@ -9,13 +9,14 @@ the log are in `shell.lines`.
 """
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import trio
 from support.stepped_runner import SteppedRunner
-from support.wire_peer import WirePeer
+from support.wire_peer import DEADLINE_S, WirePeer
 
 from stoker.broker import clock
 from stoker.broker.chores import Chores
@@ -35,6 +36,8 @@ from stoker.broker.storage import Storage
 from stoker.proto import limits
 
 BALLAST_BYTES = 4096
+
+T = TypeVar("T")
 
 
 class LogLines(Log):
@@ -155,9 +158,19 @@ async def serving(
 
 async def wait_for(shell: Shell, event: str) -> str:
     """The first line of the log that has this event."""
-    with trio.fail_after(5):
+
+    async def said() -> str | None:
+        return next((line for line in shell.lines if line.split(" ")[0] == event), None)
+
+    return await eventually(said, f"the log says {event}")
+
+
+async def eventually(look: Callable[[], Awaitable[T | None]], what: str) -> T:
+    """The first true value of `look`; AssertionError naming `what` when the deadline passes."""
+    with trio.move_on_after(DEADLINE_S):
         while True:
-            for line in shell.lines:
-                if line.startswith(f"{event} ") or line == event:
-                    return line
+            value = await look()
+            if value:
+                return value
             await trio.sleep(0.005)
+    raise AssertionError(f"not within {DEADLINE_S} s: {what}")

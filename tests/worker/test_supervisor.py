@@ -118,6 +118,22 @@ def test_nothing_outlives_the_supervisor_by_two_seconds(short_directory: Path) -
         wait_gone(pids, within_s=2)
 
 
+def test_tree_of_a_worker_that_died_just_before_its_supervisor_is_not_forgotten(
+    short_directory: Path,
+) -> None:
+    with RunningPool(short_directory, app=TREES) as pool:
+        path = short_directory / "tree"
+        pool.broker.put("grow", str(path), "stay")
+        pids = pids_of(path)
+        (worker,) = pool.broker.workers()
+        # In this order, and both before anybody can act on the first.
+        pool.process.send_signal(signal.SIGSTOP)
+        os.kill(worker.pid, signal.SIGKILL)
+        wait_gone([worker.pid], within_s=5)
+        pool.process.kill()
+        wait_gone(pids, within_s=2)
+
+
 def test_job_about_to_end_can_end_when_the_supervisor_dies(short_directory: Path) -> None:
     with RunningPool(short_directory) as pool:
         counter = begin(pool, 0.4)

@@ -58,6 +58,11 @@ def test_pid_that_was_given_to_somebody_else_means_nothing() -> None:
     assert orphans(ABSENT + 5, NONCE, stats) == []
 
 
+def test_no_nonce_is_no_sign() -> None:
+    with pytest.raises(AssertionError):
+        members(ABSENT + 5, "", [a_process(1)])
+
+
 TREE = """
 import os, subprocess, sys, time
 os.setsid()

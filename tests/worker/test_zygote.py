@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 PRIVATE_KIB_MAX = 6 * 1024
 
 FINGERPRINTS = """
-    import atexit, random, tempfile
+    import atexit, random, subprocess, tempfile
 
     HALF = tempfile.TemporaryDirectory(dir=".", prefix="made-at-import-")
     atexit.register(lambda: open("exit-handlers", "a").write(f"{os.getpid()}\\n"))
@@ -38,6 +38,8 @@ FINGERPRINTS = """
             "random": random.random(),
             "session": os.getsid(0),
             "ignored": [number for number in range(1, 32) if signal.getsignal(number) is signal.SIG_IGN],
+            "ignored by programs": int(subprocess.run(
+                ["grep", "SigIgn", "/proc/self/status"], capture_output=True, text=True).stdout.split()[1], 16),
             "blocked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
             "marker": os.environ["STOKER_WORKER"],
             "socket": os.environ["STOKER_SOCKET"],
@@ -80,7 +82,8 @@ def test_worker_inherits_nothing_but_memory(short_directory: Path) -> None:
         assert inherited["descriptors"]["0"] == "/dev/null"
         assert inherited["session"] == worker.pid
         assert inherited["blocked"] == []
-        assert set(inherited["ignored"]) == {signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ}
+        assert inherited["ignored by programs"] == 0
+        assert set(inherited["ignored"]) == {signal.SIGPIPE, signal.SIGXFSZ}
         assert (inherited["marker"], inherited["socket"]) == (worker.nonce, pool.broker.path)
 
 

@@ -17,8 +17,13 @@ from .memory import Memory
 from .queues import Queue
 from .waiting import Waiting
 
+# Members by names of their own: in Python 3.11 looking one up in its class costs more than a call.
+_DEAD, _READY, _SCHEDULED = State.DEAD, State.READY, State.SCHEDULED
+
 _QUEUE, _HEADERS = map(messages.Enqueue._fields.index, ("queue", "headers"))
 """Between these two are the optional fields that say what the job is."""
+
+_NO_OPTIONS = (None,) * (_HEADERS - _QUEUE)
 
 
 def body_hash(message: messages.Enqueue) -> bytes:
@@ -28,7 +33,8 @@ def body_hash(message: messages.Enqueue) -> bytes:
     it ends, so that no payload can look like a field.
     """
     headers = sorted(message.headers.items()) if message.headers else None
-    said = (message.id, message.kind, message[_QUEUE:_HEADERS], headers)
+    options = message[_QUEUE:_HEADERS]
+    said = (message.id, message.kind, None if options == _NO_OPTIONS else options, headers)
     digest = blake2b(repr(said).encode(), digest_size=16)
     digest.update(message.payload)
     return digest.digest()
@@ -120,18 +126,18 @@ class Enqueueing:
         job = self._job(message, digest, queue)
         if overflows:
             now = memory.now
-            job.state, job.reason = State.DEAD, f"overflow: queue {queue.name} was full"
+            job.state, job.reason = _DEAD, f"overflow: queue {queue.name} was full"
             job.finished_at_ms, job.finished_boot_ms = now.wall_ms, now.boot_ms
         memory.create(job, message.payload)
         memory.answer(event.connection, event.request, messages.Enqueued(job.id, job.number))
-        if job.state is State.READY:
+        if job.state is _READY:
             self._leasing.offer(job)
 
     def _overflow(self, event: Received, message: messages.Enqueue, queue: Queue) -> bool:
         """What a full queue does with one more job. True: it is taken in as a dead letter."""
         memory, rules = self._memory, queue.rules
         caller = (event.connection, event.request)
-        if rules.overflow is Overflow.DEAD and queue.counts[State.DEAD] < rules.dead_max:
+        if rules.overflow is Overflow.DEAD and queue.counts[_DEAD] < rules.dead_max:
             return True
         size = len(message.payload)
         if rules.overflow is Overflow.WAIT and message.wait_ms and size <= rules.bytes_max:
@@ -165,7 +171,7 @@ class Enqueueing:
             queue=queue.name,
             priority=message.priority if message.priority is not None else policy.get("priority") or 0,
             position=number,
-            state=State.SCHEDULED if waits else State.READY,
+            state=_SCHEDULED if waits else _READY,
             resolved=known or settled,
             payload_bytes=len(message.payload),
             headers=message.headers,
@@ -194,7 +200,7 @@ class Enqueueing:
         left = {job.queue: None for job in waited}
         for job in waited:
             memory.settle(job)
-            if job.state is State.READY:
+            if job.state is _READY:
                 self._leasing.offer(job)
         for queue_name in left:
             self._waiting.room_made(queue_name)
@@ -218,7 +224,6 @@ class Enqueueing:
         assert over, "its timer said so"
 
     def _promote(self, job: Job) -> None:
-        if not self._leasing.expire_if_over(job):
-            job.due_boot_ms = job.delay_ms = job.run_at_ms = 0
-            self._memory.move(job, Command.DUE)
-            self._leasing.offer(job)
+        job.due_boot_ms = job.delay_ms = job.run_at_ms = 0
+        self._memory.move(job, Command.DUE)
+        self._leasing.offer(job)

@@ -25,6 +25,8 @@ class FreshIds:
         self._floor_ms = now.wall_ms + limits.FRESH_MS
         """Ids that carry this time or an earlier one may be known to an earlier start."""
         self._taken: dict[int, set[str]] = {}
+        self._read = ("", _NEVER)
+        """The last id whose time was read: it is asked for up to three times on its way in."""
 
     def __len__(self) -> int:
         return sum(map(len, self._taken.values()))
@@ -32,7 +34,7 @@ class FreshIds:
     def believes(self, id: str, now: Now) -> bool:
         """Whether no job of that id can be on disk."""
         self._latest_ms = latest_ms = max(self._latest_ms, now.wall_ms)
-        made_ms = made_at(id)
+        made_ms = self._made_at(id)
         return (
             made_ms > self._floor_ms
             and -limits.FRESH_MS <= made_ms - latest_ms <= limits.FRESH_MS
@@ -42,7 +44,7 @@ class FreshIds:
     def take(self, id: str, now: Now) -> None:
         """A job of that id exists from now on."""
         self._latest_ms = latest_ms = max(self._latest_ms, now.wall_ms)
-        made_ms = made_at(id)
+        made_ms = self._made_at(id)
         if not -limits.FRESH_MS <= made_ms - latest_ms <= limits.FRESH_MS:
             return
         slot = made_ms // limits.FRESH_MS
@@ -50,6 +52,11 @@ class FreshIds:
         if taken is None:
             taken = self._taken[slot] = set()
         taken.add(id)
+
+    def _made_at(self, id: str) -> int:
+        if self._read[0] is not id:
+            self._read = (id, made_at(id))
+        return self._read[1]
 
     def time_passed(self, now: Now) -> None:
         """Forget ids that are believed no more anyhow."""

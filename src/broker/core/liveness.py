@@ -192,7 +192,7 @@ class Liveness:
 
     def _renew_worker(self, pool: Pool, nonce: str) -> None:
         worker = self._registry.by_nonce(pool.ticket, nonce)
-        if worker is not None and not worker.dead:
+        if worker is not None:
             for lease in worker.leases.values():
                 lease.renew(self._memory.now.mono_ms + lease.lease_ms)
 
@@ -240,11 +240,11 @@ class Liveness:
         leasing.check_ms = min(self._instants(mono), default=None)
 
     def _instants(self, mono: int) -> list[int]:
-        leases = self._leasing.leases.values()
-        instants = [lease.kill_ms for lease in leases if lease.kill is not None and lease.kill_ms > mono]
-        for lease in leases:
-            if lease.kill is None:
-                instants += (lease.deadline_ms, lease.limit_ms)
+        instants: list[int] = []
+        for lease in self._leasing.leases.values():
+            if lease.worker.dead:
+                continue
+            instants += (lease.deadline_ms, lease.limit_ms) if lease.kill is None else (lease.kill_ms,)
         for worker in self._registry.workers.values():
             instants += [at for at in (worker.back_by_ms, worker.report_by_ms) if at > mono]
         instants += [pool.gone_by_ms for pool in self._registry.pools.values() if pool.gone_by_ms > mono]
@@ -267,6 +267,9 @@ class Liveness:
                 self._forget(worker)
 
     def _check_lease(self, lease: Lease, mono: int) -> None:
+        if lease.worker.dead:
+            # Its end is waited for by `report_by_ms`; there is nobody left to kill.
+            return
         if lease.kill is not None:
             if lease.kill_ms <= mono:
                 self._kill_overdue(lease, mono)
@@ -318,7 +321,7 @@ class Liveness:
         if not worker.is_supervised:
             assert lease.kill is not None
             self._leasing.end(lease, lease.kill, reason=_reason_of_kill(lease.kill))
-        elif worker.connection is not None and not worker.dead:
+        elif worker.connection is not None:
             self._memory.effects.append(fx.KillPeer(worker.connection))
             lease.kill_ms = mono + self._memory.rules.supervisor_grace_ms
         else:

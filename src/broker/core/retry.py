@@ -11,9 +11,10 @@ Three counters, and which outcome moves which:
 | released, shutdown              |         |         |         | +1                |
 | (never started)                 | -1      |         |         |                   |
 
-(`attempt` itself was counted when the job was handed out, before it ran.) An error retries by
-`attempts_max`, a crash or loss also by `crashes_max`. The tenth uncharged end in a row means that
-something is wrong with the job or the pool, and a person must look.
+(A success needs no verdict: `leasing.succeed` does all of it. `attempt` itself was counted when the
+job was handed out, before it ran.) An error retries by `attempts_max`, a crash or loss also by
+`crashes_max`. The tenth uncharged end in a row means that something is wrong with the job or the
+pool, and a person must look.
 
 Backoff: `min(base * 2^(charged-1), cap)`, with jitter inside the cap. The exponent is compared
 before anything is computed, so no attempt number overflows. The first crash or loss goes straight

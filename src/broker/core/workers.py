@@ -79,7 +79,7 @@ class Worker:
     report_callers: list[tuple[int, int]] = attrs.Factory(list[tuple[int, int]])
     """(connection, request) of those whom its application will answer."""
     idle_since: int = 0
-    """Its turn among the idle: whoever has the lowest has waited longest."""
+    """Its turn among the idle: whoever has the lowest has waited longest. 0 while it is not idle."""
 
     @property
     def can_return(self) -> bool:
@@ -147,17 +147,16 @@ class Registry:
 
     def refresh(self, worker: Worker) -> None:
         """Enter a worker among the idle, behind all others, or take it out, by its free slots."""
-        idle = self._idle.get(worker.kinds)
-        if idle is not None:
-            idle.pop(worker.identity, None)
+        if worker.idle_since:
+            worker.idle_since = 0
+            idle = self._idle[worker.kinds]
+            del idle[worker.identity]
+            if not idle:
+                del self._idle[worker.kinds]
         if worker.free_slots > 0 and worker.identity in self.workers:
-            if idle is None:
-                idle = self._idle[worker.kinds] = {}
             self._turn += 1
             worker.idle_since = self._turn
-            idle[worker.identity] = worker
-        elif idle is not None and not idle:
-            del self._idle[worker.kinds]
+            self._idle.setdefault(worker.kinds, {})[worker.identity] = worker
 
     def idle_for(self, kind: str) -> Worker | None:
         """The worker that has waited longest among those that can run a kind."""
@@ -194,8 +193,7 @@ class Registry:
 
     def _out_of_indexes(self, worker: Worker) -> None:
         self.workers.pop(worker.identity, None)
-        if worker.ticket:
-            self._by_nonce.pop((worker.ticket, worker.nonce), None)
+        self._by_nonce.pop((worker.ticket, worker.nonce), None)
         self.refresh(worker)
 
     def by_nonce(self, ticket: bytes, nonce: str) -> Worker | None:

@@ -64,6 +64,9 @@ class Working:
         known = self._registry.workers.get(identity_text(message.identity))
         if known is not None and known.dead:
             return "hello: the process of this identity has ended"
+        if known is not None and (known.connection or 0) > peer.connection:
+            # Read late: connection numbers grow, so that one was opened after this one.
+            return "hello: this worker has a newer connection"
         if known is not None and known.ticket and known.ticket != message.ticket:
             return "hello: this identity belongs to another supervisor"
         namesake = self._registry.by_nonce(message.ticket, message.identity[4])
@@ -152,6 +155,8 @@ class Working:
         known = self._registry.pools.get(message.ticket)
         if known is not None and known.identity not in ("", identity_text(message.identity)):
             return "pool: this ticket belongs to another supervisor"
+        if known is not None and (known.connection or 0) > peer.connection:
+            return "pool: this supervisor has a newer connection"
         for kind in message.kinds:
             if cap_below_base(kind.get("backoff_ms"), kind.get("backoff_cap_ms")):
                 return f"pool: kind {kind['kind']}: `backoff_cap_ms` is below `backoff_ms`"
@@ -170,7 +175,7 @@ class Working:
         lease = self._lease(event, message.token, "ack")
         if lease is None:
             return
-        if lease.kill is Outcome.TIMEOUT:
+        if lease.kill is not None and lease.kill is Outcome.TIMEOUT:
             # To confirm it would say that the job is done. But the worker has let go of it.
             text = "the attempt was over its time limit before its ack came"
             self._memory.refuse(event.connection, event.request, "lease_lost", text)

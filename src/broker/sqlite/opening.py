@@ -80,20 +80,18 @@ def _connect(path: str, vfs: str) -> Database:
 
 
 def _refuse_orphans(path: str) -> None:
-    log = _log_of(path)
-    if log:
-        raise JournalOrphanedError(
-            path, f"is missing, but its log {log} is there; bring back the file that belongs to it"
-        )
-
-
-def _log_of(path: str) -> str | None:
-    """The log beside the file, if there is one with something in it."""
     for log in (f"{path}-wal", f"{path}-journal"):
-        with suppress(FileNotFoundError):
-            if os.lstat(log).st_size:
-                return log
-    return None
+        if _has_content(log):
+            raise JournalOrphanedError(
+                path, f"is missing, but its log {log} is there; bring back the file that belongs to it"
+            )
+
+
+def _has_content(path: str) -> bool:
+    try:
+        return os.lstat(path).st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _check_status(path: str, status: os.stat_result) -> None:
@@ -133,9 +131,11 @@ def _judge_header(path: str, header: bytes) -> None:
         raise JournalForeignError(path, "is not an SQLite database; restore the right file")
     application_id = int.from_bytes(header[_APPLICATION_ID], "big")
     check_version(path, application_id, int.from_bytes(header[_USER_VERSION], "big"))
-    if header[_WRITE_VERSION] != _WAL_MODE and (log := _log_of(path)):
+    if header[_WRITE_VERSION] != _WAL_MODE and _has_content(f"{path}-wal"):
         # SQLite would take the log for this file's own and write another journal's pages into it.
-        raise JournalOrphanedError(path, f"is a copy, and the log {log} is another file's; move that away")
+        raise JournalOrphanedError(
+            path, f"is a copy, and the log {path}-wal is another file's; move that away"
+        )
 
 
 def check_version(path: str, application_id: int, user_version: int) -> None:
@@ -153,14 +153,16 @@ def check_version(path: str, application_id: int, user_version: int) -> None:
 def _create(path: str, vfs: str) -> None:
     """Build an empty journal under another name and give it its own: all or nothing."""
     temporary = path + ".new"
-    for leftover in (temporary, temporary + "-journal"):
+    for leftover in (temporary, f"{temporary}-journal", f"{temporary}-wal"):
         with suppress(FileNotFoundError):
             os.unlink(leftover)
     create_private(temporary)
     database = _connect(temporary, vfs)
     try:
-        database.run("PRAGMA synchronous = FULL")
-        database.run(f"BEGIN; {schema.SCHEMA} COMMIT;")
+        database.run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL")
+        database.run(f"BEGIN; {schema.SCHEMA} COMMIT; PRAGMA journal_mode = WAL")
+        # Nothing is in the log: only the mode was set, so that the file is what it will be from the start.
+        database.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     finally:
         database.close()
     os.rename(temporary, path)

@@ -346,6 +346,12 @@ def test_job_of_an_unknown_kind_waits_in_default_until_the_kind_is_declared() ->
     assert list(house.status()["queues"]) == ["mail"]
 
 
+def test_job_that_leaves_nothing_to_its_kind_waits_for_no_declaration() -> None:
+    house = House()
+    house.enqueue("a", queue="mail", priority=0, expires_ms=9)
+    assert (house.row("a").resolved, house.core.statistics()["unresolved_kinds"]) == (True, 0)
+
+
 def test_declared_job_keeps_its_place_in_its_new_queue() -> None:
     house = House()
     house.enqueue("a")

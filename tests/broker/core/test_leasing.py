@@ -136,6 +136,16 @@ def test_longest_idle_counts_across_workers_of_different_kinds() -> None:
     assert [house.row(id).worker[-2:] for id in "ab"] == ["w1", "w2"]
 
 
+def test_longest_idle_counts_whichever_kinds_were_idle_first() -> None:
+    house = House()
+    house.worker("nonce-w1", kinds=["send", "other"])
+    house.worker("nonce-w2", kinds=["send"])
+    house.worker("nonce-w3", kinds=["send", "other"])
+    for id in "abc":
+        house.enqueue(id)
+    assert [house.row(id).worker[-2:] for id in "abc"] == ["w1", "w2", "w3"]
+
+
 def test_jobs_are_spread_over_workers_of_many_slots() -> None:
     house = House()
     house.worker("nonce-w1", slots=2)
@@ -352,6 +362,24 @@ def test_kick_gives_a_job_all_its_attempts_again() -> None:
     row = house.row("a")
     assert (row.state, row.attempt, row.charged, row.crashes, row.releases) == ("leased", 2, 0, 0, 0)
     assert house.outcomes("a") == ["error"]
+
+
+def test_kick_forgets_how_often_a_job_crashed() -> None:
+    house = House()
+    house.enqueue("a", crashes_max=1)
+    house.die(house.worker().connection)
+    house.ok(house.client, m.Kick("a"))
+    assert (house.state("a"), house.row("a").crashes) == ("ready", 0)
+
+
+def test_kick_forgets_how_often_a_job_was_given_back() -> None:
+    house = House()
+    worker = house.worker()
+    house.enqueue("a")
+    for _ in range(limits.RELEASES_IN_A_ROW_MAX):
+        house.ok(worker.connection, w.Release(house.token("a"), "released"))
+    house.ok(house.client, m.Kick("a"))
+    assert house.row("a").releases == 0
 
 
 def test_tokens_grow_over_restarts() -> None:

@@ -327,6 +327,16 @@ def test_heartbeat_for_a_dead_worker_renews_nothing() -> None:
     assert house.outcomes("a") == ["lost"]
 
 
+def test_dead_worker_is_not_killed_when_its_lease_or_time_would_run_out() -> None:
+    house = House()
+    house.supervisor()
+    worker = house.worker(ticket=TICKET)
+    house.enqueue("a", lease_ms=1000, time_limit_ms=2000)
+    house.die(worker.connection)
+    house.pass_time(SUPERVISOR_MS - 1)
+    assert (kills(house), house.state("a")) == ([], "leased")
+
+
 def test_silent_supervised_worker_is_killed_before_its_job_runs_again() -> None:
     house, supervisor, worker = supervised()
     house.pass_time(LEASE_MS)
@@ -444,6 +454,8 @@ def test_own_heartbeat_never_shortens_the_first_deadline() -> None:
     house.ack(worker, "a")
     house.enqueue("b", lease_ms=400)
     house.ok(worker.connection, w.Heartbeat([house.token("b")]))
+    house.worker("nonce-w2")
+    house.enqueue("c", time_limit_ms=limits.HEARTBEAT_MS_MAX)
     house.pass_time(limits.HEARTBEAT_MS_MAX)
     assert kills(house) == []
 
@@ -507,19 +519,27 @@ def test_graces_begin_anew_or_are_prolonged_by_a_stall() -> None:
     assert kills(house) == [(supervisor, "lost", 0)]
 
 
-def test_stall_counts_neither_for_a_kill_nor_for_a_time_limit() -> None:
+def test_stall_counts_not_for_a_time_limit() -> None:
     house = House()
-    house.worker()
+    worker = house.worker()
     house.enqueue("a", time_limit_ms=1000)
     stall(house, 5000)
-    assert house.ask(house.client, m.Show("a"))
     house.pass_time(999)
-    stall(house, 5000)
+    assert house.ok(worker.connection, w.Heartbeat([[1, 1]])).cancel == []
     house.pass_time(1)
+    assert house.ok(worker.connection, w.Heartbeat([[1, 1]])).cancel == [[1, 1]]
+
+
+def test_stall_counts_not_for_a_kill() -> None:
+    house = House()
+    house.worker()
+    house.enqueue("a")
+    house.cancel("a")
     stall(house, GRACE_MS)
+    house.pass_time(GRACE_MS - 1)
     assert house.state("a") == "leased"
-    house.pass_time(GRACE_MS)
-    assert house.outcomes("a") == ["timeout"]
+    house.pass_time(1)
+    assert house.state("a") == "cancelled"
 
 
 def test_stall_counts_not_for_a_report_that_is_due() -> None:

@@ -100,6 +100,14 @@ def test_tokens_that_are_lost_are_named() -> None:
     assert house.worker(held=held).welcome.lost == [[9, 9], [8, 8]]
 
 
+def test_finished_job_whose_lease_the_broker_ended_is_lost() -> None:
+    house, worker = running()
+    house.ok(house.client, m.Pause())
+    house.pass_time(limits.LEASE_MS_DEFAULT)
+    house.hang_up(worker.connection)
+    assert house.worker(held=[[1, 1, "finished"]]).welcome.lost == [[1, 1]]
+
+
 def test_unconfirmed_ack_is_not_lost_after_a_reconnect() -> None:
     house, worker = running()
     house.ack(worker, "a")
@@ -117,6 +125,17 @@ def test_new_hello_replaces_the_older_connection() -> None:
     house.hang_up(worker.connection)
     house.ack(again, "a")
     assert house.state("a") == "done"
+
+
+def test_hello_that_is_read_after_that_of_a_newer_connection_is_turned_away() -> None:
+    house = House()
+    older = house.connect()
+    worker = house.worker()
+    house.enqueue("a")
+    assert house.refused(older, a_hello()) == "bad_message"
+    assert house.closed == [older]
+    house.ack(worker, "a")
+    assert house.outcomes("a") == ["ok"]
 
 
 def test_ack_on_the_replaced_connection_still_counts() -> None:
@@ -213,6 +232,22 @@ def test_pool_that_cannot_be_true_is_turned_away(fields: dict[str, Any]) -> None
     connection = house.connect()
     assert house.refused(connection, house.pool(**fields)) == "bad_message"
     assert house.refused(connection, w.Exited("nonce-w1", None, 0, None)) == "wrong_state"
+
+
+def test_declaration_that_says_nothing_new_is_not_written_again() -> None:
+    house = House()
+    house.supervisor()
+    connection = house.connect()
+    house.step(ev.Received(connection, 900, house.pool()))
+    assert not house.core.take_changes()
+
+
+def test_pool_that_is_read_after_that_of_a_newer_connection_is_turned_away() -> None:
+    house = House()
+    older = house.connect()
+    house.supervisor()
+    assert house.refused(older, house.pool()) == "bad_message"
+    assert (house.closed, house.status()["pools"][0]["connected"]) == ([older], True)
 
 
 def test_later_declaration_counts() -> None:

@@ -168,7 +168,7 @@ class Life:
         """A worker that comes anew is heard out on its older connection first."""
         if hello.role == Role.WORK:
             for older in list(self._connections.values()):
-                if older is not newer and older.wire.peer is newer.wire.peer:
+                if older.wire.number < newer.wire.number and older.wire.peer is newer.wire.peer:
                     self.read(older.wire)
 
     # --- driving the core ---------------------------------------------------------------------------------

@@ -102,6 +102,10 @@ class SimWorker:
             held,
         )
         wire.send(hello)
+        for attempt in list(self.held.values()):
+            if attempt.phase == "unstarted":
+                # Saying so gives it back: it may be handed out again before the welcome is here.
+                self._forget(attempt.token)
 
     def cut(self) -> None:
         """The connection breaks."""
