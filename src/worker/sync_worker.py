@@ -2,11 +2,12 @@
 
     loop:  a job has come -> run it | nothing has -> sleep until something comes | no link -> reconnect
 
-    a job: token into the start page; is it to be ended already?; handler; answer; token out again
+    a job: token into the start page; is it to be ended already?; handler; answer; confirmation; token out
 
-The token leaves the page only after the answer has been written, so a death in between is still put
-down to this attempt; the broker reads the answer first and ignores the rest. Between jobs the page is
-empty: a worker that dies there is charged to nobody.
+The token leaves the page only when the broker has confirmed the answer, or the next job's takes its
+place. A worker that dies before that may take the answer with it, and the job runs again: then its
+first run is on record, because the page still names it. If the broker did read the answer, that counts
+and the page is ignored. A worker that dies between jobs is charged to nobody.
 
 Signals. TERM sets a flag, and wakes the loop if it sleeps; nothing is raised, so no frame is ever cut.
 The strike signal raises in the handler, and only there (see `attempt.Guard`). The reconnect signal
@@ -92,7 +93,13 @@ class SyncWorker:
         elif link.jobs:
             self._run(link.jobs.popleft())
         elif self._sleep(None):
-            link.receive()
+            self._receive()
+
+    def _receive(self) -> None:
+        """Take in what the broker sent; a confirmed attempt leaves the start page."""
+        self._link.receive()
+        if not self._link.owes:
+            self._page.clear(_SLOT)
 
     # --- one job -------------------------------------------------------------------------------------
 
@@ -107,7 +114,6 @@ class SyncWorker:
             sweep_own(self._nonce)
             self._guard.struck = None
         self._link.answer(answer)
-        self._page.clear(_SLOT)
         self._page.count_finished()
         if not self._page.finished_count % SIGNALS_CHECKED_EVERY:
             self._check_signals()
@@ -184,7 +190,7 @@ class SyncWorker:
         poll = select.poll()
         poll.register(self._link, select.POLLIN)
         if poll.poll(max(0.0, end - time.monotonic()) * 1000):
-            self._link.receive()
+            self._receive()
 
     # --- signals -------------------------------------------------------------------------------------
 

@@ -89,6 +89,20 @@ def test_jobs_run_on_through_a_killed_broker(stack: Stack, rounds: int) -> None:
         assert len(marks(path, "start")) == 4
 
 
+def test_worker_that_dies_with_an_unconfirmed_ack_leaves_a_reason_for_the_second_run(stack: Stack) -> None:
+    """The broker is away when the handler ends; the worker is killed before it can tell."""
+    stack.start_pool("trials:app", 2)
+    path = stack.directory / "marks"
+    job = stack.client.enqueue("run", [str(path), 0.3])
+    wait_until(lambda: marks(path, "start"), "the job runs")
+    stack.kill_broker()
+    wait_until(lambda: marks(path, "end"), "the job ended")
+    os.kill(marks(path, "end")[0][2], signal.SIGKILL)
+    stack.start_broker()
+    assert job.wait(timeout_s=30).state == "done"
+    assert [row["outcome"] for row in stack.client.show(job.id)["history"]] == ["crash", "ok"]
+
+
 def test_handler_that_holds_the_interpreter_lock_runs_once(stack: Stack) -> None:
     stack.start_pool("trials:app", 2)
     path = stack.directory / "marks"

@@ -208,7 +208,9 @@ class Model:
                 self._renew(job, mono_ms + job.lease_ms)
             elif job.token is not None:
                 worker.ended[job.token] = "release"
-                self.end(job, "not_started" if phase == "unstarted" else "released")
+                # A pool's worker keeps what it started until that is confirmed: the rest never reached it.
+                never_started = phase == "unstarted" or worker.supervised
+                self.end(job, "not_started" if never_started else "released")
 
     def left(self, name: str, mono_ms: int) -> None:
         """A worker's connection ended while its process lives."""

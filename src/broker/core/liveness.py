@@ -6,7 +6,7 @@ and that its tree is gone; then they are free. A supervisor that stays silent be
 raw worker that has none: `lost`.
 
 **Disconnected.** End of file while the process lives. Its leases stay for the reconnect grace; a
-`hello` that comes back says what it holds, and a lease it came back without is released. In text
+`hello` that comes back says what it holds, and a lease it came back without is given back. In text
 mode a lease ends with its connection.
 
 **Hung.** Alive, but silent beyond its lease or over its time limit. For a supervised worker the

@@ -102,11 +102,13 @@ class Working:
         self._leasing.fill(worker)
 
     def _settle_held(self, lease: Lease, phase: str | None) -> None:
-        if phase is None:
+        if phase == "unstarted" or (phase is None and lease.worker.is_supervised):
+            # A pool's worker keeps what it started until that is confirmed, so a job it does not hold
+            # never reached it: the connection or the broker ended between commit and push.
+            self._leasing.never_started(lease, "release")
+        elif phase is None:
             reason = "its worker came back without it"
             self._leasing.end(lease, Outcome.RELEASED, op="release", reason=reason)
-        elif phase == "unstarted":
-            self._leasing.never_started(lease, "release")
         else:
             lease.renew(self._memory.now.mono_ms + lease.lease_ms)
 

@@ -78,6 +78,16 @@ def test_lease_that_a_worker_came_back_without_is_released() -> None:
     assert (house.outcomes("a"), house.row("a").charged) == (["released"], 0)
 
 
+def test_lease_that_a_worker_of_a_pool_came_back_without_never_reached_it() -> None:
+    house = House()
+    house.supervisor()
+    worker = house.worker(ticket=TICKET)
+    house.enqueue("a")
+    house.hang_up(worker.connection)
+    house.worker(ticket=TICKET)
+    assert (house.outcomes("a"), house.row("a").attempt, house.row("a").charged) == ([], 1, 0)
+
+
 def test_job_that_was_never_started_is_no_delivery() -> None:
     house, worker = running()
     house.hang_up(worker.connection)
