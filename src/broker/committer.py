@@ -29,6 +29,9 @@ from .journal import Journal, JournalFullError
 from .payloads import PayloadCache
 from .thread import JournalRunner
 
+SMALL_JOBS = 64
+"""Writing so many takes as long as one sync."""
+
 Look = Callable[[Journal], Any]
 _Question = tuple[Look, Callable[[Any], None]]
 Release = Callable[[Sequence[Effect], Mapping[int, bytes]], None]
@@ -70,6 +73,11 @@ class _Batch:
         self.missing = missing
         self.looks = looks
         self.was_stuck = False
+
+    @property
+    def is_small(self) -> bool:
+        """It writes a few rows, and reads none."""
+        return not (self.missing or self.looks) and len(self.changes.images) <= SMALL_JOBS
 
     def store(self, journal: Journal) -> None:
         """The part that changes the disk."""
@@ -167,7 +175,11 @@ class Committer:
                 batch.store(journal)
             return batch.look(journal)
 
-        self._runner.submit(store_and_look, lambda result, error: self._came_back(batch, result, error))
+        self._runner.submit(
+            store_and_look,
+            lambda result, error: self._came_back(batch, result, error),
+            is_small=batch.is_small,
+        )
 
     def _came_back(self, batch: _Batch, result: Any, error: BaseException | None) -> None:
         if error is None:

@@ -10,7 +10,9 @@ Order within a round, and why:
    everything that waits in the sockets is read first, then the core is told how long it was
    (`Stalled`), and only then may anything expire.
 2. Peers that are ready; then newcomers.
-3. Deadlines of the core. After the peers, so that a heartbeat that arrived in time counts.
+3. Deadlines of the core. After the peers, so that a heartbeat that arrived in time counts. None while a
+   batch does not fit on the disk: a job that waits in it has not left the broker and cannot be late, and
+   a verdict could not be shown. Once it is stored the core is told how long it was held, as after a stall.
 4. The batch is handed over, and waited for as `thread` says.
 
 The driver has no rules of the queue. It knows who is connected, what is unanswered, and what waits.
@@ -121,6 +123,8 @@ class Driver:
         self._waited_for: int = 0
         self._stop_wanted = False
         self._stop_by_ms: int | None = None
+        self._held_since_ms: int | None = None
+        """Since when a batch does not fit. Unlike `committer.is_stuck` also while it is tried again."""
         self._chores: Callable[[Now], int] = lambda _: limits.WALL_RECHECK_MS
         self._tick_by_ms = 0
         self.poller.add(runner.fileno(), IN, lambda _: runner.drain_wakeup())
@@ -176,7 +180,7 @@ class Driver:
         if self._chores_by_ms <= started_ms:
             self._chores_by_ms = started_ms + min(self._chores(self.now), self._watch_peers())
         self._departures.pass_time(started_ms)
-        if self._core_by_ms <= started_ms:
+        if self._core_by_ms <= started_ms and self._held_since_ms is None:
             self.step(TimePassed())
         visits = self._runner.submitted
         self._settle()
@@ -187,7 +191,7 @@ class Driver:
             raise self._failure
         if self._is_over():
             return None
-        core_ms = self._core.next_deadline(self.now)
+        core_ms = self._core_ms()
         self._core_by_ms = self.now.mono_ms + core_ms
         delay_ms = max(min(self._chores_by_ms - started_ms, core_ms, self._delay_ms()), 0)
         self._awake_by_ms = started_ms + delay_ms
@@ -206,6 +210,13 @@ class Driver:
                 self._listener.keep_in_place()
         return self._tick_by_ms - mono_ms
 
+    def _core_ms(self) -> int:
+        """In how many milliseconds the core is to be told of the time."""
+        if self._held_since_ms is not None:
+            # What is overdue stays so: it must not keep the loop awake.
+            return limits.WALL_RECHECK_MS
+        return self._core.next_deadline(self.now)
+
     def _delay_ms(self) -> int:
         delay_ms = self._departures.delay_ms(self.now.mono_ms)
         if self._listener is not None and self._listener.rests:
@@ -221,7 +232,9 @@ class Driver:
         for _ in range(STALL_ROUNDS_MAX):
             if not self.poller.poll():
                 break
-        self.step(Stalled(late_ms))
+        if self._held_since_ms is None:
+            # Else it is a part of what `commit_stored` will tell.
+            self.step(Stalled(late_ms))
 
     def _settle(self) -> None:
         """Hand over what was decided, and bring out what is stored."""
@@ -400,12 +413,18 @@ class Driver:
 
     def commit_full(self) -> None:
         """The committer holds a batch that does not fit."""
+        if self._held_since_ms is None:
+            self._held_since_ms = self.now.mono_ms
         if self._storage.became_full(self.now):
             self.step(StorageChanged(True))
 
     def commit_stored(self) -> None:
         """It has been stored after all; whether the storage is still full is for the next survey."""
-        self._log.event("batch_stored_after_all")
+        assert self._held_since_ms is not None
+        held_ms = self.now.mono_ms - self._held_since_ms
+        self._held_since_ms = None
+        self._log.event("batch_stored_after_all", held_ms=held_ms)
+        self.step(Stalled(held_ms))
 
     def commit_failed(self, error: BaseException) -> None:
         """The storage broke: nothing is said to anybody any more."""

@@ -1,7 +1,8 @@
-"""The journal thread: the one thread that touches the journal, and the hand-over to it and back.
+"""The journal thread: where the journal's work is done, and the hand-over to it and back.
 
 The loop gives it work, in order; it does it, in order. What is finished waits in a queue until the
-loop collects it: the callbacks run on the loop, never here.
+loop collects it: the callbacks run on the loop, never here. While nothing is in flight and the disk is
+fast (see `pace`), the loop does small work itself; so the journal is used by one of the two at a time.
 
 Two ways back, because a thread that shares the interpreter lock with a busy loop starves. For a
 short time after handing over, the loop waits on a lock (`wait`), during which the thread has the
@@ -15,6 +16,7 @@ Without trio on purpose: a simulation replaces this class by one that does the w
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -23,6 +25,7 @@ from typing import Any, Protocol
 import trio
 
 from .journal import Journal
+from .pace import Pace
 
 HANDOVER_S = 0.001
 """How long the loop waits for what it just handed over, before it goes back to its events."""
@@ -38,8 +41,11 @@ Done = Callable[[Any, BaseException | None], None]
 class JournalRunner(Protocol):
     """Whoever does work on the journal, in the order given."""
 
-    def submit(self, work: Work, done: Done) -> None:
-        """Do `work` after all that was given before; `done` is called later, from the loop."""
+    def submit(self, work: Work, done: Done, *, is_small: bool = False) -> None:
+        """Do `work` after all that was given before; `done` is called later, from the loop.
+
+        `is_small` says that it writes a few rows and reads none.
+        """
         ...
 
 
@@ -67,6 +73,8 @@ class JournalThread:
         self._open = open_journal
         self._work: SimpleQueue[tuple[Work, Done] | None] = SimpleQueue()
         self._finished: deque[tuple[Done, Any, BaseException | None]] = deque()
+        self._journal: Journal | None = None
+        self._pace = Pace()
         self._in_flight = 0
         self.submitted = 0
         """How much work was ever given: tells whether something was handed over since."""
@@ -87,11 +95,15 @@ class JournalThread:
         """Whether work is in flight or uncollected."""
         return self._in_flight > 0
 
-    def submit(self, work: Work, done: Done) -> None:
-        """Give work to the thread."""
+    def submit(self, work: Work, done: Done, *, is_small: bool = False) -> None:
+        """Give work to the thread; or do it here and now, if it is small, alone, and the disk is fast."""
+        is_alone = self._in_flight == 0
         self._in_flight += 1
         self.submitted += 1
-        self._work.put((work, done))
+        if is_small and is_alone and self._journal is not None and self._pace.is_fast:
+            self._do(self._journal, work, done)
+        else:
+            self._work.put((work, done))
 
     def wait(self, timeout_s: float) -> None:
         """Let the thread have the interpreter until something has finished, or the time is over.
@@ -138,18 +150,27 @@ class JournalThread:
         return ended
 
     def _run(self) -> None:
-        journal: Journal | None = None
         while (item := self._work.get()) is not None:
             work, done = item
-            result, failure = None, None
             try:
-                if journal is None:
-                    journal = self._open()
-                result = work(journal)
-            except BaseException as error:  # noqa: BLE001  the loop decides what any error of the journal means
-                failure = error
-            self._finished.append((done, result, failure))
+                journal = self._journal or self._open()
+            except BaseException as error:  # noqa: BLE001  the loop decides what it means
+                self._finished.append((done, None, error))
+            else:
+                # From here on the loop may use it too, but only while nothing is in flight here.
+                self._journal = journal
+                self._do(journal, work, done)
             self._tell()
+
+    def _do(self, journal: Journal, work: Work, done: Done) -> None:
+        started_s = time.monotonic()
+        result, failure = None, None
+        try:
+            result = work(journal)
+        except BaseException as error:  # noqa: BLE001  the loop decides what any error of the journal means
+            failure = error
+        self._pace.note(time.monotonic() - started_s)
+        self._finished.append((done, result, failure))
 
     def _tell(self) -> None:
         # Only this thread releases and only the loop acquires, so the look before is no race.

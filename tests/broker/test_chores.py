@@ -1,12 +1,22 @@
 """Chores: what happens by the clock alone, seen from outside over a real socket."""
 
+from collections.abc import Sequence
+
 import pytest
-from support.shell import Shell, eventually, serving
+from support.shell import Shell, eventually, serving, wait_for
 from support.wire_peer import WirePeer
 
-from stoker.broker.chores import OWNERS_MS
+from stoker.broker.chores import OWNERS_MS, PRUNE_MS
+from stoker.broker.core.effects import Changes
+from stoker.broker.core.rules import Rules
+from stoker.broker.journal import JournalFullError, Retention
+from stoker.broker.memory import MemoryJournal
+from stoker.broker.storage import PruneRow
 from stoker.proto import limits
-from stoker.proto.messages import Cancel, Enqueue, Hello, Show, Status
+from stoker.proto.messages import Cancel, Drop, Enqueue, Hello, Show, Status
+
+LONG_KEPT_IDS = Rules(id_kept_caller_ms=3 * limits.DAY_MS)
+"""With the default an id is forgotten with its row."""
 
 
 async def shown(peer: WirePeer, id: str) -> object:
@@ -52,6 +62,90 @@ async def test_waiting_job_is_never_pruned(socket_path: str) -> None:
         shell.clock.ahead_ms += limits.DAY_MS + 1
         await until_shown(peer, "finished", "job_not_found")
         assert await shown(peer, "old") == "ready"
+
+
+def ids_kept(shell: Shell) -> tuple[int, int]:
+    """How many ids are remembered beyond their rows: by the core, and on disk."""
+    return shell.core.statistics()["ids_kept"], shell.journal.statistics()["ids_kept"]
+
+
+async def until_ids_kept(shell: Shell, expected: int) -> None:
+    async def is_so() -> bool:
+        return ids_kept(shell) == (expected, expected)
+
+    await eventually(is_so, f"{expected} ids are kept")
+
+
+@pytest.mark.trio
+async def test_id_of_a_pruned_job_is_kept_and_forgotten_in_its_time(socket_path: str) -> None:
+    async with serving(socket_path, rules=LONG_KEPT_IDS) as shell:
+        peer = await shell.connect()
+        await peer.ask(Enqueue("a", "send", b""))
+        await peer.ask(Cancel("a"))
+        shell.clock.ahead_ms += limits.DAY_MS + 1
+        await until_ids_kept(shell, 1)
+        shell.clock.ahead_ms += LONG_KEPT_IDS.id_kept_caller_ms
+        await until_ids_kept(shell, 0)
+
+
+class WatchedJournal(MemoryJournal):
+    """Counts the looks for old rows, on a disk that is full when told so."""
+
+    is_full = False
+    looks = 0
+
+    def prunable(self, retention: Retention, *, boot_ms: int, limit: int) -> Sequence[PruneRow]:
+        self.looks += 1
+        return super().prunable(retention, boot_ms=boot_ms, limit=limit)
+
+    def commit(self, changes: Changes) -> None:
+        if self.is_full:
+            raise JournalFullError("full")
+        super().commit(changes)
+
+
+async def a_drop_held_back(shell: Shell, journal: WatchedJournal) -> WirePeer:
+    """A peer whose finished job is past its retention, and whose drop of it does not fit on the disk."""
+    peer = await shell.connect()
+    await peer.ask(Enqueue("a", "send", b""))
+    await peer.ask(Cancel("a"))
+    journal.is_full = True
+    await peer.say(Drop("a"))
+    await wait_for(shell, "storage_full")
+    shell.clock.ahead_ms += limits.DAY_MS + 1
+    return peer
+
+
+@pytest.mark.trio
+async def test_row_whose_drop_is_held_back_is_not_pruned_as_well(socket_path: str) -> None:
+    journal = WatchedJournal()
+    async with serving(socket_path, journal=journal, rules=LONG_KEPT_IDS) as shell:
+        peer, looks = await a_drop_held_back(shell, journal), journal.looks
+        await peer.ask(Status())
+        assert journal.looks == looks
+        journal.is_full = False
+
+        async def has_looked() -> bool:
+            return journal.looks > looks
+
+        await eventually(has_looked, "old rows are looked for")
+        await peer.ask(Status())
+        assert ids_kept(shell) == (1, 1)
+
+
+@pytest.mark.trio
+async def test_looks_for_old_rows_do_not_pile_up_behind_a_batch_that_is_held_back(socket_path: str) -> None:
+    journal = WatchedJournal()
+    async with serving(socket_path, journal=journal) as shell:
+        peer, looks = await a_drop_held_back(shell, journal), journal.looks
+        for _ in range(20):
+            shell.clock.ahead_ms += PRUNE_MS
+            await peer.ask(Status())
+        journal.is_full = False
+        await wait_for(shell, "batch_stored_after_all")
+        # One was waiting; another may have come due since.
+        await peer.ask(Status())
+        assert 1 <= journal.looks - looks < 5
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 from support.shell import Shell, serving, wait_for
-from support.wire_peer import WirePeer, frame
+from support.wire_peer import DEADLINE_S, WirePeer, frame
 
 from stoker.broker.core.effects import Changes
 from stoker.broker.journal import JournalBrokenError, JournalFullError
@@ -388,6 +388,58 @@ async def test_full_disk_refuses_enqueues_and_recovers_by_itself(socket_path: st
         journal.is_full = False
         assert (await first.receive())[2] == "a"
         assert (await second.ask(enqueue("b", fresh=True)))[2] == "storage_full"
+
+
+async def a_push_held_back(shell: Shell, journal: FullJournal, **fields: int) -> tuple[WirePeer, WirePeer]:
+    """A client that enqueued, and a worker whose push waits in a batch that does not fit on the disk."""
+    client, worker = await shell.connect(), await a_worker(shell)
+    await client.ask(Status())
+    journal.is_full = True
+    await client.say(enqueue("a", fresh=True, **fields))
+    await wait_for(shell, "storage_full")
+    return client, worker
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("fields", [{"lease_ms": limits.LEASE_MS_MIN}, {"time_limit_ms": 1000}], ids=str)
+async def test_attempt_does_not_age_while_its_push_is_held_back(
+    socket_path: str, fields: dict[str, int]
+) -> None:
+    journal = FullJournal()
+    async with serving(socket_path, journal=journal) as shell:
+        client, worker = await a_push_held_back(shell, journal, **fields)
+        shell.clock.ahead_ms += limits.MINUTE_MS
+        await client.ask(Status())
+        journal.is_full = False
+        token = (await worker.receive())[2]
+        # Answered after a round in which the core was told of the time, if it is told at all.
+        await client.ask(Status())
+        assert (await worker.ask(work.Ack(token)))[0] == ANSWER
+        job = (await client.ask(Show("a")))[2]
+        assert (job["outcome"], job["attempt"]) == ("ok", 1)
+
+
+@pytest.mark.trio
+async def test_core_is_told_once_how_long_a_batch_was_held(socket_path: str) -> None:
+    journal = FullJournal()
+    async with serving(socket_path, journal=journal) as shell:
+        client, _ = await a_push_held_back(shell, journal)
+        shell.clock.ahead_ms += limits.MINUTE_MS
+        await client.ask(Status())
+        journal.is_full = False
+        await wait_for(shell, "broker_stalled")
+        told = [line.partition("stalled_ms=")[2] for line in shell.lines if "broker_stalled" in line]
+        assert [int(stalled_ms) // limits.MINUTE_MS for stalled_ms in told] == [1]
+
+
+@pytest.mark.trio
+async def test_deadline_that_passed_while_a_batch_is_held_keeps_nobody_busy(socket_path: str) -> None:
+    journal = FullJournal()
+    async with serving(socket_path, journal=journal) as shell:
+        await a_push_held_back(shell, journal, lease_ms=limits.LEASE_MS_MIN)
+        shell.clock.ahead_ms += limits.LEASE_MS_MIN
+        with trio.fail_after(DEADLINE_S):
+            await trio.testing.wait_all_tasks_blocked(0.05)
 
 
 @pytest.mark.trio

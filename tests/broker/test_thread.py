@@ -11,6 +11,7 @@ from support.waiting import wait_until
 
 from stoker.broker.journal import Journal, JournalBrokenError
 from stoker.broker.memory import MemoryJournal
+from stoker.broker.pace import SHORT_IN_A_ROW
 from stoker.broker.thread import JournalThread, YieldToJournal
 
 pytestmark = pytest.mark.slow
@@ -54,6 +55,54 @@ def test_work_is_done_in_order_on_one_thread(thread: JournalThread) -> None:
         thread.submit(partial(number_and_thread, number), answers.take)
     collected(thread, answers, 100)
     assert answers == [(number, "journal") for number in range(100)]
+
+
+@pytest.fixture
+def fast(thread: JournalThread) -> JournalThread:
+    """A thread that has done enough to know its disk as fast."""
+    answers = Answers()
+    for number in range(SHORT_IN_A_ROW + 1):
+        thread.submit(partial(number_and_thread, number), answers.take)
+    collected(thread, answers, SHORT_IN_A_ROW + 1)
+    return thread
+
+
+def small(thread: JournalThread, answers: Answers) -> None:
+    thread.submit(partial(number_and_thread, 0), answers.take, is_small=True)
+
+
+def test_small_work_on_a_fast_disk_is_done_by_the_caller_and_called_back_later(fast: JournalThread) -> None:
+    answers = Answers()
+    small(fast, answers)
+    assert answers == [] and fast.is_busy
+    fast.collect()
+    assert answers == [(0, threading.current_thread().name)]
+
+
+def test_small_work_never_passes_what_is_in_flight(fast: JournalThread) -> None:
+    answers, gate = Answers(), threading.Event()
+    fast.submit(lambda _: gate.wait(5), answers.take)
+    small(fast, answers)
+    gate.set()
+    collected(fast, answers, 2)
+    assert answers == [True, (0, "journal")]
+
+
+def test_small_work_waits_for_the_thread_while_the_disk_is_not_known_as_fast(thread: JournalThread) -> None:
+    answers = Answers()
+    small(thread, answers)
+    collected(thread, answers, 1)
+    assert answers == [(0, "journal")]
+
+
+def test_small_work_that_fails_is_told_like_any_other(fast: JournalThread) -> None:
+    def fails(_: Journal) -> None:
+        raise JournalBrokenError("gone")
+
+    answers = Answers()
+    fast.submit(fails, answers.take, is_small=True)
+    fast.collect()
+    assert [type(answer) for answer in answers] == [JournalBrokenError]
 
 
 def test_callbacks_run_on_the_thread_that_collects(thread: JournalThread) -> None:

@@ -30,7 +30,7 @@ class SteppedRunner:
     def fileno(self) -> int:
         return self._wakeup
 
-    def submit(self, work: Work, done: Done) -> None:
+    def submit(self, work: Work, done: Done, *, is_small: bool = False) -> None:
         self.submitted += 1
         self._waiting.append((work, done))
 

@@ -62,6 +62,7 @@ class Core:
 
     def __init__(self, rules: Rules, *, epoch: int, now: ev.Now, chance: Callable[[], float]) -> None:
         self._memory = memory = Memory(rules, epoch, now)
+        self._nothing_wanted_of: tuple[messages.Message | None, int] = (None, 0)
         self._registry = registry = Registry()
         self._waiting = waiting = Waiting(memory)
         self._leasing = leasing = Leasing(memory, registry, waiting, chance)
@@ -184,6 +185,7 @@ class Core:
             if message.id in memory.by_id or (
                 message.fresh and memory.fresh.believes(message.id, memory.now)
             ):
+                self._nothing_wanted_of = (message, memory.steps)
                 return ()
             return (Want(message.id),)
         if isinstance(message, messages.Show):
@@ -222,6 +224,10 @@ class Core:
         self._messages[kind](event, message)
 
     def _is_out_of_date(self, event: ev.Received) -> bool:
+        message, asked_at = self._nothing_wanted_of
+        if event.message is message and asked_at == self._memory.steps - 1:
+            # `wants` was asked for this very step, and nothing has happened in between.
+            return False
         found = event.found
         for want in self.wants(event.message):
             if want.id is not None and want.id not in found:

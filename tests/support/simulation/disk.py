@@ -28,7 +28,7 @@ class SlowDisk:
         """How much longer than usual a sync takes at present."""
         self.alive = True
 
-    def submit(self, work: Work, done: Done) -> None:
+    def submit(self, work: Work, done: Done, *, is_small: bool = False) -> None:
         """Do work after all that was given before."""
         self._work.append((work, done))
         if len(self._work) == 1:

@@ -1,0 +1,167 @@
+"""What is measured: stoker and the stand-in, behind one face, each as its user would have it.
+
+For stoker that is `stoker up` and `stoker.Client`. The stand-in's client is as bare as its broker: it
+writes what the window allows and reads what has come.
+"""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgpack
+import standin
+from processes import limited, running, wait_for
+
+from stoker import BrokerUnreachableError, Client, JobSpec
+
+WORKERS = 4
+TEXT = "x" * 95
+"""As the only argument it makes a payload of 100 bytes."""
+
+READY_S = 60
+WINDOW = 512
+"""Jobs on their way at any time, as in stoker's client."""
+
+
+class Subject(Protocol):
+    """A broker with its workers, through one client."""
+
+    def enqueue(self) -> None:
+        """One job; it is on disk when this returns."""
+        ...
+
+    def enqueue_many(self, count: int) -> None:
+        """So many over one connection, without waiting for each; all are on disk when this returns."""
+        ...
+
+    def enqueue_timed(self) -> Any:
+        """One job that takes down when it starts; its key, for `started_ns`."""
+        ...
+
+    def started_ns(self, key: Any) -> int:
+        """When that job started, on the monotonic clock of the host."""
+        ...
+
+    def unfinished(self) -> int:
+        """Jobs that are stored and not done."""
+        ...
+
+
+class Stoker:
+    """`stoker up` with the handlers of `tasks.py`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def enqueue(self) -> None:
+        self._client.enqueue("no_op", [TEXT])
+
+    def enqueue_many(self, count: int) -> None:
+        self._client.enqueue_many(JobSpec("no_op", [TEXT]) for _ in range(count))
+
+    def enqueue_timed(self) -> str:
+        return self._client.enqueue("start_time", [TEXT]).id
+
+    def started_ns(self, key: str) -> int:
+        return int(self._client.wait(key).result)
+
+    def unfinished(self) -> int:
+        queue = self._client.status().get("queues", {}).get("bench", {})
+        return sum(int(queue.get(state, 0)) for state in ("scheduled", "ready", "leased"))
+
+    def workers(self) -> list[int]:
+        """Pids of the workers that are ready; none while there is no broker."""
+        try:
+            return [int(worker["pid"]) for worker in self._client.status().get("workers", ())]
+        except BrokerUnreachableError:
+            return []
+
+
+class StandIn:
+    """The broker of `standin.py`."""
+
+    def __init__(self, stream: standin.Stream) -> None:
+        self._stream = stream
+
+    def enqueue(self) -> None:
+        self._ask(standin.ENQUEUE, payload())
+
+    def enqueue_many(self, count: int) -> None:
+        sent = answered = 0
+        while answered < count:
+            burst = min(count - sent, WINDOW - (sent - answered))
+            self._stream.outgoing += [standin.packed(standin.ENQUEUE, payload()) for _ in range(burst)]
+            self._stream.send()
+            sent += burst
+            answered += len(self._stream.receive())
+
+    def enqueue_timed(self) -> int:
+        return self._ask(standin.ENQUEUE, payload())
+
+    def started_ns(self, key: int) -> int:
+        return self._ask(standin.STARTED, key)
+
+    def unfinished(self) -> int:
+        return self._ask(standin.UNFINISHED)
+
+    def _ask(self, *message: Any) -> int:
+        self._stream.outgoing.append(standin.packed(*message))
+        self._stream.send()
+        while True:
+            for (answer,) in self._stream.receive():
+                return int(answer)
+
+
+def payload() -> bytes:
+    """What stoker's client makes of the arguments, made anew for each job as there."""
+    data: bytes = msgpack.packb([[TEXT], {}])
+    return data
+
+
+@contextmanager
+def stoker_up(directory: str) -> Generator[Stoker]:
+    """A broker and a pool in a directory of their own, ready when this yields."""
+    socket = os.path.join(directory, "stoker.sock")
+    command = [
+        *(sys.executable, "-m", "stoker.cli.main", "up", "tasks:app", "--workers", str(WORKERS)),
+        *("--socket", socket, "--data", os.path.join(directory, "data")),
+    ]
+    with running(command, Path(directory, "stoker.log")), Client(socket) as client:
+        subject = Stoker(client)
+        with limited(READY_S, "stoker's workers"):
+            wait_for(lambda: len(subject.workers()) == WORKERS)
+        yield subject
+
+
+@contextmanager
+def standin_up(directory: str) -> Generator[StandIn]:
+    """The stand-in beside it."""
+    socket = os.path.join(directory, "standin.sock")
+    command = [
+        *(sys.executable, str(Path(__file__).with_name("standin.py")), socket),
+        *(os.path.join(directory, "standin.db"), str(WORKERS)),
+    ]
+    with running(command, Path(directory, "standin.log")):
+        with limited(READY_S, "the stand-in"):
+            subject = StandIn(_connect(socket))
+            # A job that is done shows that it works as a whole.
+            subject.enqueue()
+            wait_for(lambda: subject.unfinished() == 0)
+        yield subject
+
+
+def _connect(path: str) -> standin.Stream:
+    streams: list[standin.Stream] = []
+
+    def is_there() -> bool:
+        try:
+            streams.append(standin.connect(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        return True
+
+    wait_for(is_there)
+    return streams[0]
