@@ -88,7 +88,7 @@ def running(command: Sequence[str], log: Path) -> Generator[None]:
             stdin=subprocess.DEVNULL,
             stderr=output,
             start_new_session=True,
-            preexec_fn=_end_with_parent,
+            preexec_fn=_end_with_parent,  # noqa: PLW1509 - there are no threads here
         )
     try:
         yield

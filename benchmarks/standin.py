@@ -88,7 +88,7 @@ class Broker:
         self._listener = listener
         # The stubs of apsw name a buffer type that Python 3.11 does not have.
         self._database: Any = apsw.Connection(database)
-        self._database.execute(SETUP)
+        self._database.execute(SETUP).fetchall()
         self._epoll = select.epoll()
         self._epoll.register(listener, select.EPOLLIN)
         self._streams: dict[int, Stream] = {}

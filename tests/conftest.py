@@ -7,6 +7,7 @@ so that tests say `from support.waiting import wait_until`.
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
@@ -45,6 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts what it puts into the background with SIGINT ignored, and every program started here
+    # would inherit that; tests of Ctrl-C need it as a terminal leaves it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--seed") is None:
         config.option.seed = random.SystemRandom().randrange(2**32)
 

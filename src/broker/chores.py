@@ -1,7 +1,7 @@
 """Chores: what the broker does by the clock and not because anybody asked.
 
-Each chore has its own time, and says when it wants to be called again. Those that touch the disk are visits to the
-journal thread, one at a time, so a slow disk delays chores and not the loop.
+Each chore has its own time, and says when it wants to be called again. Those that touch the disk are
+visits to the journal thread, one at a time, so a slow disk delays chores and not the loop.
 """
 
 from collections.abc import Callable, Sequence

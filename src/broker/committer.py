@@ -23,14 +23,15 @@ Knows no sockets, no threads and no clock: the simulation runs this very code.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..proto import work
+from ..proto import limits, work
 from .core.effects import Changes, Effect, Push
 from .journal import Journal, JournalFullError
 from .payloads import PayloadCache
 from .thread import JournalRunner
 
-SMALL_JOBS = 64
-"""Writing so many takes as long as one sync."""
+SMALL_ROWS = 128
+SMALL_BYTES = 64 * limits.KIB
+"""Writing so many takes about as long as one sync."""
 
 Look = Callable[[Journal], Any]
 _Question = tuple[Look, Callable[[Any], None]]
@@ -76,8 +77,14 @@ class _Batch:
 
     @property
     def is_small(self) -> bool:
-        """It writes a few rows, and reads none."""
-        return not (self.missing or self.looks) and len(self.changes.images) <= SMALL_JOBS
+        """It writes a few rows of few bytes, and reads none."""
+        changes = self.changes
+        rows = len(changes.images) + len(changes.outcomes) + len(changes.deleted)
+        return (
+            not (self.missing or self.looks)
+            and rows <= SMALL_ROWS
+            and sum(len(payload) for _, payload in changes.payloads) <= SMALL_BYTES
+        )
 
     def store(self, journal: Journal) -> None:
         """The part that changes the disk."""

@@ -58,10 +58,10 @@ class Storage:
         """Enqueues are being refused."""
         return self._full_since is not None
 
-    # --- on the journal thread -------------------------------------------------------------------------
+    # --- with the journal: on its thread -------------------------------------------------------------------
 
     def make_room(self, journal: Journal) -> None:
-        """A commit did not fit: give up what was kept back for this."""
+        """A commit did not fit: give up what was kept back for this. On the loop, if the commit was."""
         self._ballast.release()
         journal.checkpoint_if_due()
 

@@ -1,8 +1,8 @@
-"""The journal thread: where the journal's work is done, and the hand-over to it and back.
+"""The journal thread: where the journal's work is done as a rule, and the hand-over to it and back.
 
 The loop gives it work, in order; it does it, in order. What is finished waits in a queue until the
 loop collects it: the callbacks run on the loop, never here. While nothing is in flight and the disk is
-fast (see `pace`), the loop does small work itself; so the journal is used by one of the two at a time.
+fast (see `pace`), the loop does small work itself. Either way one of the two uses the journal at a time.
 
 Two ways back, because a thread that shares the interpreter lock with a busy loop starves. For a
 short time after handing over, the loop waits on a lock (`wait`), during which the thread has the

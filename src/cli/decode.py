@@ -11,7 +11,7 @@ from .output import flush, put_lines
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--payloads", is_flag=True, help="Also the beginning of payloads and results.")
 def decode(file: str | None, payloads: bool) -> None:
     """Make FILE, or stdin, readable: one direction of a connection, or both as `socat -x` dumps them.

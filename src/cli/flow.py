@@ -22,9 +22,15 @@ def pause(queue: str | None, socket: str | None) -> None:
 @click.argument("queue", required=False)
 @socket_option
 def resume(queue: str | None, socket: str | None) -> None:
-    """End the pause of QUEUE; without QUEUE that of all queues, and a drain."""
+    """End the pause of QUEUE; without QUEUE that of all queues, and a drain.
+
+    A queue that was paused by its name is resumed by its name only.
+    """
     open_client(socket).resume(queue)
-    say(f"{_named(queue)} resumed")
+    if queue is None:
+        say("no pause of all queues, no drain any more; a queue that was paused by name stays so")
+    else:
+        say(f"queue {escape(queue)} resumed")
 
 
 @click.command()

@@ -21,7 +21,9 @@ from ..config.exits import Exit
 from .output import say
 from .restarts import Restarts, described
 
-SAME_SIGNAL_S = 0.5
+SAME_SIGNAL_S = 1.5
+"""Signals closer together are copies of one request. A little more than a pool counts by, so that what is
+passed on as a second one is taken as one."""
 _STOP = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _WATCHED = _STOP | {signal.SIGCHLD}
 _RESET = (signal.SIGPIPE, signal.SIGQUIT, signal.SIGCHLD, *_STOP)

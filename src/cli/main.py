@@ -123,7 +123,8 @@ def _usage(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
     else:
-        say(f"{where}: {escape(error.format_message())} See `{where} --help`.")
+        text = escape(error.format_message())
+        say(f"{where}: {text}{'' if text.endswith(('.', '?', ')')) else '.'} See `{where} --help`.")
     return error.exit_code
 
 
@@ -131,6 +132,11 @@ def _failed(error: Exception) -> int:
     from .failure import error_line, exit_code
 
     say(error_line(error))
+    try:
+        flush()
+    except OSError:
+        # What could not be written stays unwritten: the interpreter would end with a code of its own.
+        _abandon_output()
     return exit_code(error)
 
 

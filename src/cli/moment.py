@@ -2,25 +2,12 @@
 
 import time
 
-_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
+from ..proto.span import span as exact_span
 
 
 def span(duration_ms: object) -> str:
-    """`340ms`, `12s`, `5m 3s`, `2h 10m`, `3d 4h`: two units at most. `-` for what is no number."""
-    if not isinstance(duration_ms, int | float):
-        return "-"
-    left = max(0, int(duration_ms))
-    if left < 1000:
-        return f"{left}ms"
-    if left < 10_000 and left % 1000:
-        return f"{left / 1000:.1f}s"
-    first = next(at for at, (_, size) in enumerate(_UNITS) if left >= size)
-    parts: list[str] = []
-    for unit, size in _UNITS[first : first + 2]:
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return " ".join(parts)
+    """`340ms`, `12s`, `5m 3s`: see `proto.span`. `-` for what is no number."""
+    return exact_span(int(duration_ms)) if isinstance(duration_ms, int | float) else "-"
 
 
 def instant(at_ms: object) -> str:

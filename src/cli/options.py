@@ -74,7 +74,7 @@ _WORKERS = click.option(
     help="Processes that run jobs, one at a time each.",
 )
 _NAME = click.option("--name", help="Name of the pool in `stoker status`. Default: APP.")
-_DRAIN = duration_option("--drain", "How long running jobs may go on after TERM.")
+_DRAIN = duration_option("--drain", "How long running jobs may go on after TERM. Default: 30s.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 
 

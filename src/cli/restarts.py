@@ -12,9 +12,6 @@ PAUSE_S_MAX = 30.0
 HEALTHY_S = 60.0
 """A program that ran for so long has earned a fresh start of the count."""
 
-_NEVER = NEVER_RESTART | {Exit.OWNED}
-"""A held lock does not come free by asking for it again and again."""
-
 
 class Restarts:
     """The restarts of one program."""
@@ -30,7 +27,7 @@ class Restarts:
         never been imported has a fault that a person must mend, one that has been may be back soon.
         """
         is_first, self._is_first = self._is_first, False
-        if code in _NEVER or (code == Exit.UNAVAILABLE and is_first):
+        if code in NEVER_RESTART or (code == Exit.UNAVAILABLE and is_first):
             return None
         if ran_s >= HEALTHY_S:
             self._pause_s = 0.0

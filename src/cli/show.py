@@ -108,8 +108,9 @@ def _attempt(row: Mapping[str, Any]) -> list[str]:
 
 def _worker(value: object) -> str:
     """A worker's identity is boot id, namespace, pid, start and nonce; a person looks for the pid."""
-    parts = str(value or "").split("/")
-    return f"pid {parts[2]}" if len(parts) == 5 else shorten(parts[0], 40)
+    whole = str(value or "")
+    parts = whole.split("/")
+    return f"pid {parts[2]}" if len(parts) == 5 else shorten(whole, 40)
 
 
 def _ended_by(row: Mapping[str, Any]) -> str:
@@ -135,5 +136,5 @@ def _reports(history: Sequence[Mapping[str, Any]]) -> list[str]:
 def _token(value: object) -> str:
     parts = listing(value)
     return (
-        "-".join(str(part) for part in parts) if any(isinstance(part, int) and part for part in parts) else ""
+        ".".join(str(part) for part in parts) if any(isinstance(part, int) and part for part in parts) else ""
     )

@@ -63,7 +63,7 @@ def last_error(data: str | None) -> str | None:
 
 def status_lines(report: Mapping[str, Any]) -> list[str]:
     """The report for a person. A key that a broker of another release lacks leaves its part out."""
-    head = f"stoker {text(report.get('version'), '?')}, start {text(report.get('epoch'), '?')}"
+    head = f"stoker {text(report.get('version'), '?')}, epoch {text(report.get('epoch'), '?')}"
     since = instant(report.get("started_at_ms"))
     if since:
         head += f", up since {since}"
@@ -76,7 +76,7 @@ def status_lines(report: Mapping[str, Any]) -> list[str]:
         _queues(mapping(report.get("queues"))),
         _pools(mappings(report.get("pools"))),
         _workers(mappings(report.get("workers"))),
-        _storage(mapping(report.get("storage"))),
+        _storage(mapping(report.get("storage")), text(report.get("data"))),
         [f"warning: {text(warning)}" for warning in listing(report.get("warnings"))],
     ]
     lines: list[str] = []
@@ -111,7 +111,7 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> list[str]:
         [
             text(pool.get("name"), "-"),
             text(pool.get("workers"), "-"),
-            "connected" if pool.get("connected", True) else "away",
+            "connected" if pool.get("connected", True) else "disconnected",
             text(", ".join(str(kind) for kind in listing(pool.get("kinds"))), "-"),
         ]
         for pool in pools
@@ -132,8 +132,8 @@ def _workers(workers: Sequence[Mapping[str, Any]]) -> list[str]:
     return table(["worker", "pid", "state", "jobs"], rows, frozenset({"pid"})) if rows else []
 
 
-def _storage(storage: Mapping[str, Any]) -> list[str]:
-    pairs: list[tuple[str, str]] = []
+def _storage(storage: Mapping[str, Any], directory: str) -> list[str]:
+    pairs = [("directory", directory)]
     for name, value in storage.items():
         label = name.replace("_", " ")
         if name.endswith("_bytes"):
@@ -142,4 +142,5 @@ def _storage(storage: Mapping[str, Any]) -> list[str]:
             pairs.append((label.removesuffix(" at ms"), instant(value)))
         else:
             pairs.append((label, text(value)))
-    return fields(pairs)
+    lines = fields(pairs)
+    return ["storage", *(f"  {line}" for line in lines)] if lines else []

@@ -42,5 +42,8 @@ class Exit(IntEnum):
     """A setting is wrong."""
 
 
-NEVER_RESTART = frozenset({Exit.DATA_REFUSED, Exit.CANNOT_CREATE, Exit.CONFIG, Exit.USAGE})
-"""Ends that a restart would only repeat."""
+NEVER_RESTART = frozenset(
+    {Exit.USAGE, Exit.REFUSED, Exit.DATA_REFUSED, Exit.OWNED, Exit.CANNOT_CREATE, Exit.CONFIG}
+)
+"""Ends that a restart would only repeat. A held lock does not come free by asking again and again, and a
+pool that the broker refused says the same the next time."""

@@ -129,4 +129,4 @@ class _Count:
 
 
 def _brief(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:120]}"
+    return f"{type(error).__name__}: {str(error)[:120]}".removesuffix(": ")

@@ -30,7 +30,7 @@ from .startpage import Token
 
 _STRIKES: dict[str, tuple[type[BaseException], str, str]] = {
     "timeout": (JobTimeout, "timeout", "over its time limit"),
-    "cancelled": (JobCancelled, "cancelled", "cancelled while it was running"),
+    "cancelled": (JobCancelled, "cancelled", "its handler was interrupted"),
     "lost": (JobCancelled, "cancelled", "its lease was lost while it was running"),
 }
 """Reason of a kill: what is raised in the handler, the outcome, and the reason on record."""

@@ -355,7 +355,8 @@ class Supervisor:
             async for number in signals:
                 if first_ms is None:
                     first_ms = _now_ms()
-                    self._say("drain_begins", signal=number, within_s=self._drain_ms / 1000)
+                    name = signal.Signals(number).name
+                    self._say("drain_begins", signal=name, within_s=self._drain_ms / 1000)
                     self._nursery.start_soon(self._drain)
                 elif _now_ms() - first_ms > MOMENT_MS:
                     self._is_hurried = True

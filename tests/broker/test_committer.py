@@ -6,7 +6,7 @@ import pytest
 from support.journals import BOOT_ID, BOOT_MS, WALL_MS, an_image
 from support.stepped_runner import SteppedRunner
 
-from stoker.broker.committer import Committer
+from stoker.broker.committer import SMALL_BYTES, SMALL_ROWS, Committer
 from stoker.broker.core.effects import Answer, Changes, Effect, Push
 from stoker.broker.journal import Journal, JournalBrokenError, JournalFullError
 from stoker.broker.memory import MemoryJournal
@@ -187,6 +187,33 @@ class FullJournal(MemoryJournal):
         if self.is_full:
             raise JournalFullError("full")
         super().commit(changes)
+
+
+def a_delete(number: int) -> tuple[int, str, bytes, int]:
+    return (number, f"job-{number}", b"h" * 16, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_small"),
+    [
+        (Changes(payloads=[(1, b"x" * SMALL_BYTES)]), True),
+        (Changes(payloads=[(1, b"x" * SMALL_BYTES), (2, b"x")]), False),
+        (Changes(deleted=[a_delete(number) for number in range(SMALL_ROWS)]), True),
+        (Changes(deleted=[a_delete(number) for number in range(SMALL_ROWS + 1)]), False),
+    ],
+    ids=["few bytes", "many bytes", "few rows", "many rows"],
+)
+def test_batch_says_whether_it_is_small(bench: Bench, changes: Changes, *, is_small: bool) -> None:
+    bench.pending = changes
+    bench.committer.add([])
+    bench.committer.flush()
+    assert bench.runner.small == [is_small]
+
+
+def test_batch_that_reads_is_never_small(bench: Bench) -> None:
+    bench.committer.look(lambda _: 1, bench.released.append)
+    bench.committer.flush()
+    assert bench.runner.small == [False]
 
 
 @pytest.fixture

@@ -59,6 +59,13 @@ def test_wrong_flag_is_refused_by_its_name(name: str, text: str) -> None:
         settings({name: text}, socket="/s", data="/d")
 
 
+def test_help_tells_what_a_value_is_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["broker", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--kill-grace DURATION From the signal that a handler can answer to SIGKILL. Default: 5s." in said
+    assert "--low-water SIZE" in said
+
+
 @pytest.mark.parametrize("verb", [["broker"], ["up", "tasks:app"]])
 @pytest.mark.parametrize("flag", ["--low-water=1MB", "--queue=mail", "--socket=/" + "x" * 107])
 def test_wrong_setting_is_exit_78(verb: list[str], flag: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,5 +49,7 @@ def test_stdin_is_read_without_a_file(
 
 
 def test_file_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["decode", "/nowhere/at/all"]) == 1
-    assert "/nowhere/at/all" in capsys.readouterr().err
+    assert run(["decode", "/nowhere/at/all"]) == 2
+    said = capsys.readouterr().err
+    assert "'/nowhere/at/all' does not exist" in said
+    assert said.count("\n") == 1

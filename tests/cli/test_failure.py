@@ -29,8 +29,8 @@ def test_error_without_a_code_of_its_own_is_a_failure() -> None:
 
 
 def test_line_has_message_and_advice() -> None:
-    line = error_line(refusal("not_finished", "Job a is leased."))
-    assert line == "stoker: not_finished: Job a is leased; cancel it first: `stoker cancel`"
+    line = error_line(refusal("not_finished", "job a is leased; cancel it first"))
+    assert line == "stoker: not_finished: job a is leased; cancel it first; `stoker cancel` does that"
 
 
 def test_error_without_words_has_its_name() -> None:

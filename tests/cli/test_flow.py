@@ -31,6 +31,15 @@ def test_command_asks_and_prints(
     assert (ran.code, ran.out) == (0, out)
 
 
+def test_resume_without_a_queue_does_not_claim_to_resume_every_queue(
+    socket_path: str, stoker: CommandLine
+) -> None:
+    with ScriptedBroker(socket_path, lambda _: messages.Done()) as broker:
+        ran = stoker("resume")
+        assert broker.requests[0].message == messages.Resume(None)
+    assert "paused by name stays so" in ran.err
+
+
 def test_drain_that_ran_out_of_time_is_exit_6(socket_path: str, stoker: CommandLine) -> None:
     with ScriptedBroker(socket_path, lambda _: messages.Drained(2)):
         ran = stoker("drain", "--timeout", "1s")

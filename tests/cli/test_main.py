@@ -13,7 +13,9 @@ from support.waiting import wait_until
 
 from stoker.cli import options
 from stoker.cli.main import COMMANDS, INTERRUPTED, cli, run
+from stoker.config.durations import format_duration
 from stoker.proto import messages
+from stoker.worker.supervisor import DRAIN_MS
 
 HEAVY = ("trio", "apsw", "attrs", "attr", "stoker.broker", "stoker.worker", "stoker.proto.ops")
 
@@ -42,6 +44,16 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     run(["--help"])
     out = capsys.readouterr().out
     assert all(f"  {name} " in out for name in COMMANDS)
+
+
+def test_help_tells_how_long_a_drain_lasts(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["pool", "--help"])
+    assert f"after TERM. Default: {format_duration(DRAIN_MS)}." in " ".join(capsys.readouterr().out.split())
+
+
+def test_advice_on_a_wrong_command_line_is_a_sentence_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["enqueue", "add", "--args", "{}"])
+    assert "must be a list. See `stoker enqueue --help`." in capsys.readouterr().err
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ def test_parts_of_a_job_are_shown() -> None:
     assert line(lines, "priority") == "-3 (lower runs first)"
     assert line(lines, "attempt").startswith("2 (1 charged, 1 crashes)")
     assert line(lines, "policy") == "attempts max 5, time limit 30s"
-    assert line(lines, "token") == "3-9"
+    assert line(lines, "token") == "3.9"
     assert line(lines, "  kwargs") == '{"a": 2}'
 
 

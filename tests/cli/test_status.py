@@ -28,6 +28,7 @@ REPORT: dict[str, Any] = {
     "workers": [{"name": "w", "pid": 12, "state": "busy", "jobs": ["order-1", "order-2"]}],
     "storage": {"journal_bytes": 1536, "full": True, "full_since_at_ms": 1_700_000_000_000},
     "warnings": [EVIL],
+    "data": "/var/lib/stoker",
 }
 
 
@@ -40,8 +41,9 @@ def test_queue_has_its_counts_and_the_age_of_its_oldest_job() -> None:
 
 def test_pools_workers_storage_and_warnings_are_shown() -> None:
     text = "\n".join(status_lines(REPORT))
-    assert "tasks:app        4  away   a, b" in text
+    assert "tasks:app        4  disconnected  a, b" in text
     assert "w        12  busy   order-1, order-2" in text
+    assert "storage\n  directory   /var/lib/stoker\n" in text
     assert "journal     1.5 KiB" in text
     assert "full since  2023-11-1" in text
     assert "warning: \\x1b[31m" in text

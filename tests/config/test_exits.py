@@ -17,4 +17,4 @@ def test_codes_of_daemons_are_those_of_sysexits() -> None:
 
 def test_storage_error_is_restarted_and_refused_files_are_not() -> None:
     assert Exit.STORAGE not in NEVER_RESTART
-    assert Exit.DATA_REFUSED in NEVER_RESTART
+    assert {Exit.DATA_REFUSED, Exit.OWNED, Exit.REFUSED} <= NEVER_RESTART

@@ -30,7 +30,10 @@ class Agreement(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._directory = tempfile.TemporaryDirectory()
-        self.benches: tuple[Bench, Bench] = (MemoryBench(), SqliteBench(Path(self._directory.name), synchronous="NORMAL"))
+        self.benches: tuple[Bench, Bench] = (
+            MemoryBench(),
+            SqliteBench(Path(self._directory.name), synchronous="NORMAL"),
+        )
         self.live: set[int] = set()
         self.boot, self.boot_ms, self.epoch = 1, 1_000_000, 1
 
@@ -140,7 +143,10 @@ def answers(journal: Journal, boot_ms: int) -> list[Any]:
         [list(each.history) for each in found],
         [image(job) for job in listed],
         list(journal.dead_ids("mail", 3)),
-        [list(journal.prunable(kept, boot_ms=boot_ms, limit=4)) for kept in (TIGHT, TIGHT_BUT_LONG, KEEP_ALL)],
+        [
+            list(journal.prunable(kept, boot_ms=boot_ms, limit=4))
+            for kept in (TIGHT, TIGHT_BUT_LONG, KEEP_ALL)
+        ],
         journal.statistics()["ids_kept"],
     ]
 

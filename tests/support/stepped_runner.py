@@ -19,6 +19,8 @@ class SteppedRunner:
         self.journal = journal
         self.submitted = 0
         self.held = False
+        self.small: list[bool] = []
+        """Of each piece of work, whether it was said to be small."""
         self._waiting: deque[tuple[Work, Done]] = deque()
         self._finished: deque[tuple[Done, Any, BaseException | None]] = deque()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -32,6 +34,7 @@ class SteppedRunner:
 
     def submit(self, work: Work, done: Done, *, is_small: bool = False) -> None:
         self.submitted += 1
+        self.small.append(is_small)
         self._waiting.append((work, done))
 
     def do_next(self) -> None:

@@ -82,7 +82,8 @@ def test_worker_inherits_nothing_but_memory(short_directory: Path) -> None:
         assert inherited["descriptors"]["0"] == "/dev/null"
         assert inherited["session"] == worker.pid
         assert inherited["blocked"] == []
-        assert inherited["ignored by programs"] == 0
+        # glibc keeps signals 32 and 33 to itself, and nobody can set them; a `make` above passes them on ignored.
+        assert inherited["ignored by programs"] & ~(0b11 << 31) == 0
         assert set(inherited["ignored"]) == {signal.SIGPIPE, signal.SIGXFSZ}
         assert (inherited["marker"], inherited["socket"]) == (worker.nonce, pool.broker.path)
 

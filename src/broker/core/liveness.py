@@ -338,7 +338,7 @@ def _reason_of_kill(kill: Outcome) -> str:
     if kill is Outcome.TIMEOUT:
         return "over its time limit"
     if kill is Outcome.CANCELLED:
-        return "cancelled"
+        return "its process was ended"
     return "no heartbeat within the lease"
 
 
@@ -351,7 +351,7 @@ def _verdict(lease: Lease, report: work.Exited) -> tuple[Outcome, str]:
     if killed_for is not None and not is_meant:
         return Outcome.RELEASED, "ended by a kill that was meant for another attempt"
     if report.shutdown:
-        return Outcome.SHUTDOWN, "the pool ended its worker"
+        return Outcome.SHUTDOWN, "its pool ended the worker, or lost the zygote"
     if is_meant:
         return Outcome.TIMEOUT, "killed, by an order from before the broker's restart"
     if report.signal is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...proto import limits, messages
 from ...proto.model import State
+from ...proto.span import span
 from .events import Found, Received
 from .job import Job
 from .leasing import Leasing
@@ -112,9 +113,9 @@ class Reporting:
     def _why_scheduled(self, job: Job) -> list[str]:
         now = self._memory.now
         if job.run_at_ms:
-            reasons = [f"it runs at its date, in {max(job.run_at_ms - now.wall_ms, 0)} ms"]
+            reasons = [f"it runs at its date, in {span(job.run_at_ms - now.wall_ms)}"]
         else:
-            reasons = [f"it becomes ready in {max(job.due_boot_ms - now.boot_ms, 0)} ms"]
+            reasons = [f"it becomes ready in {span(job.due_boot_ms - now.boot_ms)}"]
         if job.attempt:
             reasons.append(f"attempt {job.attempt} ended with {job.reason}")
         return reasons
@@ -155,8 +156,8 @@ class Reporting:
         if worker.dead:
             reasons.append("the worker is dead; its supervisor has yet to report that nothing of it lives")
         elif worker.connection is None:
-            back_ms = max(worker.back_by_ms - now.mono_ms, 0)
-            reasons.append(f"the worker is disconnected and has {back_ms} ms left to come back")
+            left = span(worker.back_by_ms - now.mono_ms)
+            reasons.append(f"the worker is disconnected and has {left} left to come back")
             reasons += self._why_not_ended(lease)
         return reasons
 
@@ -252,7 +253,7 @@ class Reporting:
         known = self._registry.known_kinds()
         for queue in memory.queues.values():
             if queue.counts[State.DEAD]:
-                yield f"queue {queue.name}: {queue.counts[State.DEAD]} dead jobs need a person"
+                yield f"queue {queue.name}: dead jobs that need a person: {queue.counts[State.DEAD]}"
             for kind in queue.ready_kinds:
                 if kind not in known:
                     yield f"queue {queue.name}: no connected worker knows kind {kind}"

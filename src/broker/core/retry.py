@@ -71,7 +71,8 @@ def decide(
         text = f"crashed or lost {counters.crashes} times (crashes_max={policy.crashes_max}): {reason}"
         return Verdict(Command.GAVE_UP, counters, 0, text)
     if counters.charged >= policy.attempts_max:
-        text = f"all {policy.attempts_max} attempts used up, the last ended with {outcome}: {reason}"
+        used_up = f"attempts used up (attempts_max={policy.attempts_max})"
+        text = f"{used_up}, the last ended with {outcome}: {reason}"
         return Verdict(Command.GAVE_UP, counters, 0, text)
     if outcome in CRASHES and counters.crashes == 1:
         return Verdict(Command.RETURNED, counters, 0, f"{outcome}: {reason}")

@@ -106,7 +106,7 @@ def test_report_of_another_supervisors_worker_changes_nothing() -> None:
         ({"signal": 11}, "crash", "worker died (signal 11)"),
         ({"signal": None, "status": 3}, "crash", "worker died (exit status 3)"),
         ({"signal": None}, "crash", "worker died (status unknown)"),
-        ({"shutdown": True}, "shutdown", "the pool ended its worker"),
+        ({"shutdown": True}, "shutdown", "its pool ended the worker, or lost the zygote"),
         ({"kill_token": [7, 7]}, "released", "ended by a kill that was meant for another attempt"),
         ({"kill_token": [1, 1]}, "timeout", "killed, by an order from before the broker's restart"),
     ],

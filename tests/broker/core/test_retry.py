@@ -58,7 +58,7 @@ def test_delay_of_nothing_is_no_backoff() -> None:
 def test_last_attempt_makes_the_job_dead() -> None:
     given_up = verdict(Outcome.ERROR, Counters(1, 0, 0), a_policy(attempts_max=2))
     assert given_up.command is Command.GAVE_UP
-    assert given_up.reason == "all 2 attempts used up, the last ended with error: why"
+    assert given_up.reason == "attempts used up (attempts_max=2), the last ended with error: why"
 
 
 def test_permanent_error_makes_the_job_dead_at_once() -> None:
