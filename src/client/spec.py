@@ -4,7 +4,7 @@ Times are seconds here and milliseconds on the wire. Ranges are the broker's to 
 is one list of them; only what could not even be sent is refused in this file, by its name.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..proto.errors import StokerError
@@ -64,14 +64,26 @@ class JobSpec:
         self.message = enqueue_message(kind, args, kwargs, options)
 
 
+def require_options(names: Iterable[str], known: Iterable[str] = ()) -> None:
+    """TypeError for a name that is no option of an enqueue, or not among those `known`."""
+    known = tuple(known) or tuple(_FIELDS)
+    for name in names:
+        if name not in known:
+            raise TypeError(f"{name!r} is no option here; there are {', '.join(known)}")
+
+
+def options_of_a_handler() -> tuple[str, ...]:
+    """Options that go with arguments: all but the raw payload."""
+    return tuple(name for name in _FIELDS if name != "payload")
+
+
 def enqueue_message(
     kind: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None, options: Mapping[str, Any]
 ) -> Enqueue:
     """The message of an enqueue. Raises before an id exists: OptionError, ValueRefusedError, TypeError."""
     fields: dict[str, Any] = {}
+    require_options(options)
     for name, value in options.items():
-        if name not in _FIELDS:
-            raise TypeError(f"{name!r} is no option of an enqueue; there are {', '.join(_FIELDS)}")
         field, convert = _FIELDS[name]
         if value is not None:
             fields[field] = value if convert is None else convert(name, value)

@@ -55,7 +55,13 @@ class Handler(Generic[P, R]):
         return self.app.client.enqueue(self.kind, args, kwargs)
 
     def using(self, **options: "Unpack[EnqueueOptions]") -> "Enqueuer[P]":
-        """The same, with options for the jobs it enqueues: `delay_s`, `priority`, `id`, `run_at`, ..."""
+        """The same, with options for the jobs it enqueues: `delay_s`, `priority`, `id`, `run_at`, ...
+
+        TypeError at once for a name that is no option; values are checked when a job is enqueued.
+        """
+        from ..client.spec import options_of_a_handler, require_options
+
+        require_options(options, options_of_a_handler())
         return Enqueuer(self, options)
 
     def __repr__(self) -> str:
@@ -178,7 +184,8 @@ def wire_policy(kind: str, policy: Mapping[str, Any]) -> dict[str, Any]:
             continue
         field = f"{option[:-2]}_ms" if option.endswith("_s") else option
         if field not in POLICY:
-            raise TypeError(f"{option!r} is no policy of a job")
+            names = ", ".join(f"{name[:-3]}_s" if name.endswith("_ms") else name for name in POLICY)
+            raise TypeError(f"{option!r} is no policy of a job; there are {names}")
         fields[field] = _milliseconds(kind, option, value) if field != option else value
         if not POLICY[field].accepts(fields[field]):
             raise ValueError(f"{kind}: {option}={value!r}: {field} must be {POLICY[field].says}")

@@ -68,9 +68,10 @@ def test_job_of_a_killed_worker_starts_elsewhere_at_once(stack: Stack, rounds: i
         assert second is not None
         delays.append(second - killed_at)
     delays.sort()
-    median, worst = delays[len(delays) // 2], delays[-1]
+    median, late, worst = delays[len(delays) // 2], delays[len(delays) * 9 // 10], delays[-1]
     print(f"{rounds} kills: next start after {median * 1000:.1f} ms (median), {worst * 1000:.1f} ms (worst)")
-    assert median < 0.1
+    # One in ten may be the neighbours' doing on a shared machine.
+    assert late < 0.1
 
 
 def test_jobs_run_on_through_a_killed_broker(stack: Stack, rounds: int) -> None:

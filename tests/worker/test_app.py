@@ -87,6 +87,17 @@ def test_enqueue_passes_kind_and_arguments_on(app: App, client: RecordingClient)
     assert client.calls == [("add", (1,), {"b": 2}, {})]
 
 
+def test_using_refuses_at_once_what_is_no_option(app: App) -> None:
+    @app.job
+    def nothing() -> None: ...
+
+    using: Any = nothing.using
+    with pytest.raises(TypeError, match=r"'frob' is no option here; there are id, queue"):
+        using(frob=1)
+    with pytest.raises(TypeError, match="'payload' is no option here"):
+        using(payload=b"x")
+
+
 def test_using_adds_options_and_leaves_the_handler_as_it_was(app: App, client: RecordingClient) -> None:
     @app.job
     def add(a: int) -> int:
