@@ -120,6 +120,7 @@ class Chores:
     def _survey(self) -> int:
         if not self._visiting:
             boot_ms = self._now.boot_ms
+            self._storage.asked()
             self._visit(lambda journal: self._storage.survey(journal, boot_ms), self._surveyed)
         return SURVEY_MS
 

@@ -374,6 +374,8 @@ class Driver:
         else:
             if isinstance(message, Enqueue):
                 self._count(peer, len(message.payload))
+                if self._storage.take(len(message.payload), self.now):
+                    self.step(StorageChanged(True))
             self.step(event)
 
     def _count(self, peer: Peer, payload_bytes: int) -> None:

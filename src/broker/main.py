@@ -73,10 +73,11 @@ def serve_to_the_end(settings: BrokerSettings, log: Log, *, open_journal: OpenJo
     """The same, in a process that is somebody else's to prepare. Tests bring their own journal."""
     try:
         trio.run(partial(run_broker, settings, log, open_journal=open_journal or open_sqlite))
-    except StartRefusedError as error:
-        return _refused(error, log)
     except (JournalBrokenError, JournalFullError) as error:
+        # First, because damage is both: met while running it is no refusal to start.
         return _broke(error, settings.data, log)
+    except StartRefusedError as error:
+        return _refused(error, settings.data, log)
     except KeyboardInterrupt:
         # Before there was anything to stop: the start was given up, and everything given back.
         return Exit.OK
@@ -88,7 +89,10 @@ def serve_to_the_end(settings: BrokerSettings, log: Log, *, open_journal: OpenJo
     return Exit.OK
 
 
-def _refused(error: StartRefusedError, log: Log) -> int:
+def _refused(error: StartRefusedError, data: str, log: Log) -> int:
+    if Exit[error.exit_word] is Exit.DATA_REFUSED:
+        # The directory is ours, only what lies in it is not right: `stoker status` shall say so.
+        write_last_error(data, LastError(clock.now().wall_ms, error.exit_word, str(error)))
     log.event("refused_to_start", reason=error)
     return Exit[error.exit_word]
 

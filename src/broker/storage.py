@@ -25,6 +25,9 @@ FULL_LASTS_MS = 5000
 file size) would otherwise be run into again and again."""
 
 
+JOB_BYTES = 1024
+"""What a job takes on the disk besides its payload, rounded up."""
+
 PruneRow = tuple[int, str, bytes, bool, str, str, int]
 """As `events.PruneFound` has it."""
 
@@ -52,6 +55,8 @@ class Storage:
         self._log = log
         self._full_since: Now | None = None
         self._last: Survey | None = None
+        self._taken = 0
+        self._taken_when_asked = 0
 
     @property
     def is_full(self) -> bool:
@@ -84,9 +89,26 @@ class Storage:
 
     # --- on the loop -----------------------------------------------------------------------------------
 
+    def take(self, payload_bytes: int, now: Now) -> bool:
+        """A job of that size is about to be taken in; True if that makes the storage full just now.
+
+        A survey is a second old at most, and a second is enough to fill a disk. So what was taken in
+        since counts as gone, twice: it is in the log first and in the journal later.
+        """
+        self._taken += 2 * (payload_bytes + JOB_BYTES)
+        if self._last is None or self._last.free_bytes - self._taken >= self._low_water_bytes:
+            return False
+        return bool(self.became_full(now))
+
+    def asked(self) -> None:
+        """A survey is on its way: it will have seen what was taken in before."""
+        self._taken_when_asked = self._taken
+
     def judge(self, survey: Survey, now: Now, *, is_stuck: bool) -> bool | None:
         """Take a survey in; True or False if the storage became full or is so no longer, else None."""
         self._last = survey
+        self._taken -= self._taken_when_asked
+        self._taken_when_asked = 0
         if survey.free_bytes < self._low_water_bytes:
             return self.became_full(now)
         if self._full_since is None or is_stuck or not survey.has_ballast:

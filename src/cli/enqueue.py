@@ -36,13 +36,13 @@ def _header(text: str) -> tuple[str, str]:
 @click.option(
     "--args",
     metavar="LIST",
-    callback=checked(json_of(list, "list")),
+    callback=checked(json_of(list, "a list")),
     help="Positional arguments, as a JSON list.",
 )
 @click.option(
     "--kwargs",
     metavar="OBJECT",
-    callback=checked(json_of(dict, "object")),
+    callback=checked(json_of(dict, "an object")),
     help="Keyword arguments, as a JSON object.",
 )
 @click.option("--payload", metavar="TEXT|-", help="Raw payload in place of arguments; - reads stdin.")

@@ -1,5 +1,6 @@
 """Options that several commands share, and the types of their values."""
 
+import math
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -36,7 +37,7 @@ def checked(parse: Parse) -> Callable[[click.Context, click.Parameter, Any], Any
 
 
 def json_of(shape: type, name: str) -> Parse:
-    """Reads a JSON text whose outermost value is of one type."""
+    """Reads a JSON text whose outermost value is of one type, `name` being that with its article."""
 
     def parse(text: str) -> Any:
         import json
@@ -44,16 +45,30 @@ def json_of(shape: type, name: str) -> Parse:
         from ..proto.codec import unique_map
 
         try:
-            value: Any = json.loads(text, object_pairs_hook=unique_map)
+            value: Any = json.loads(
+                text, object_pairs_hook=unique_map, parse_constant=_no_constant, parse_float=_finite
+            )
         except RecursionError:
             raise ValueError("not JSON that can be read: nested too deep") from None
         except ValueError as error:
             raise ValueError(f"not JSON: {error}") from None
         if not isinstance(value, shape):
-            raise ValueError(f"must be a {name}")  # noqa: TRY004 - it becomes a usage error
+            raise ValueError(f"must be {name}")  # noqa: TRY004 - it becomes a usage error
         return value
 
     return parse
+
+
+def _no_constant(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _finite(text: str) -> float:
+    """A number of a JSON text; Python would read `1e999` as an infinity, which JSON cannot hold."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is too large a number")
+    return value
 
 
 def duration_option(flag: str, text: str) -> Callable[[F], F]:

@@ -5,11 +5,14 @@ it. A reader that went away
 (`stoker jobs | head`) is OutputClosed, which ends the command quietly.
 """
 
+import math
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from .escape import escape
+
+_NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 class OutputClosed(Exception):
@@ -53,10 +56,17 @@ def say(text: str) -> None:
 
 
 def json_text(value: Any) -> str:
-    """One line of ASCII. Bytes become text if they are readable, else `{"base64": ...}`."""
+    """One line of ASCII. Bytes become text if they are readable, else `{"base64": ...}`.
+
+    NaN and infinities, which a handler may return and JSON has no word for, become text.
+    """
     import json
 
-    return json.dumps(value, default=_spell).replace("\x7f", "\\u007f")
+    try:
+        text = json.dumps(value, default=_spell, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), default=_spell, allow_nan=False)
+    return text.replace("\x7f", "\\u007f")
 
 
 def table(
@@ -80,6 +90,17 @@ def fields(pairs: Iterable[tuple[str, str]]) -> list[str]:
     kept = [(escape(name), escape(value)) for name, value in pairs if value]
     width = max((len(name) for name, _ in kept), default=0)
     return [f"{name.ljust(width)}  {value}" for name, value in kept]
+
+
+def _finite(value: object) -> object:
+    """A copy of it, with text in place of the floats that JSON cannot write."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _NOT_FINITE.get(value, "NaN")
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in cast("list[object]", value)]
+    return value
 
 
 def _spell(value: object) -> Any:

@@ -178,20 +178,21 @@ PAYLOAD_CACHE_BYTES = 64 * MIB
 PRUNE_ROWS = 500
 """Rows one step of retention removes, so that pruning never holds up a commit for long."""
 
-BATCH_BYTES_MAX = 8 * MIB
+BATCH_BYTES_MAX = 4 * MIB
 """Payload bytes one open batch gathers before readers are asked to wait."""
 
 # --- storage -----------------------------------------------------------------------------------------------
 
-BALLAST_BYTES = 4 * MIB
-"""A file that is deleted when the disk is full, so that acks and a checkpoint still fit."""
+BALLAST_BYTES = 16 * MIB
+"""A file that is deleted when the disk is full, so that acks still fit. More than the log can ever hold
+(twice WAL_BYTES_CHECKPOINT and one batch), because folding it into the journal takes so much."""
 
-LOW_WATER_BYTES = 16 * MIB
-"""Free space below which enqueues are refused with `storage_full` while everything else goes on."""
+LOW_WATER_BYTES = 32 * MIB
+"""Room for a whole log and its folding in. Free space below which enqueues are refused with `storage_full` while everything else goes on."""
 
-WAL_BYTES_CHECKPOINT = 16 * MIB
-"""The log's size from which it is folded into the journal. Each time holds commits up for some
-milliseconds, so it is not done for every few hundred jobs; more would only lengthen a restart."""
+WAL_BYTES_CHECKPOINT = 4 * MIB
+"""The log's size from which it is folded into the journal, when there is a moment for it, and from twice
+of which at once. Small, because a full disk must still have room to fold it in."""
 
 WALL_RECHECK_MS = 2 * SECOND_MS
 """The longest the broker sleeps: a step of the wall clock is noticed within this time."""

@@ -44,6 +44,9 @@ BACKOFF_MS_MAX = 1000
 LEAVE_MS = 5000
 """How long a worker that ends waits for the broker to confirm what it was told."""
 
+IDLE_MS = 50
+"""Without a job for so long, a worker looks after itself before it goes to sleep."""
+
 SIGNALS_CHECKED_EVERY = 16
 """Jobs. The check costs a fifth of what a job without work costs."""
 
@@ -92,8 +95,13 @@ class SyncWorker:
             self._reconnect()
         elif link.jobs:
             self._run(link.jobs.popleft())
-        elif self._sleep(None):
+        elif self._sleep(IDLE_MS) or self._idle():
             self._receive()
+
+    def _idle(self) -> bool:
+        """Nothing has come for a while: time to mend what handlers may have done to the signals."""
+        self._check_signals()
+        return self._sleep(None)
 
     def _receive(self) -> None:
         """Take in what the broker sent; a confirmed attempt leaves the start page."""
@@ -134,10 +142,15 @@ class SyncWorker:
         return answer
 
     def _check_signals(self) -> None:
-        """A handler may have put its own signal handler in place of this worker's and left it there."""
-        for number, own in ((signal.SIGTERM, self._on_term), (STRIKE_SIGNAL, self._on_strike)):
-            if signal.getsignal(number) != own:
-                self.install_signals()
+        """A handler may have left its own signal handlers in place of this worker's, or a mask."""
+        own = (
+            (signal.SIGTERM, self._on_term),
+            (STRIKE_SIGNAL, self._on_strike),
+            (RECONNECT_SIGNAL, self._on_reconnect),
+        )
+        if any(signal.getsignal(number) != handler for number, handler in own):
+            self.install_signals()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     # --- waiting -------------------------------------------------------------------------------------
 

@@ -147,6 +147,8 @@ def test_file_that_is_no_journal_is_refused_and_left_alone(places: Places) -> No
     assert code == Exit.DATA_REFUSED
     assert str(journal) in lines[0]
     assert journal.read_bytes() == b"precious" * 1000
+    written = read_last_error(str(places.data))
+    assert written is not None and str(journal) in written.message
 
 
 def test_path_that_holds_a_file_is_refused(places: Places) -> None:

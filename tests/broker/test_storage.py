@@ -10,7 +10,7 @@ from stoker.broker.core.events import Now
 from stoker.broker.files import BALLAST, Ballast
 from stoker.broker.journal import JournalFullError, Retention
 from stoker.broker.memory import MemoryJournal
-from stoker.broker.storage import FULL_LASTS_MS, Storage, Survey
+from stoker.broker.storage import FULL_LASTS_MS, JOB_BYTES, Storage, Survey
 
 LOW_WATER = 1000
 
@@ -43,6 +43,30 @@ def test_free_space_below_the_mark_is_full_and_said_once(bench: Bench) -> None:
     assert bench.judge(1, LOW_WATER - 1) is True
     assert bench.judge(2, 0) is None
     assert bench.storage.statistics()["full_since_at_ms"] == WALL_MS + 1
+
+
+def test_what_was_taken_in_since_the_last_survey_counts_as_gone(bench: Bench) -> None:
+    now = Now(1, 1, WALL_MS + 1)
+    bench.judge(0, LOW_WATER + 4 * (100 + JOB_BYTES))
+    assert not bench.storage.take(100, now)
+    assert not bench.storage.take(100, now)
+    assert bench.storage.take(100, now)
+    assert bench.storage.is_full
+
+
+def test_survey_has_seen_what_was_taken_in_before_it_was_asked(bench: Bench) -> None:
+    now = Now(1, 1, WALL_MS + 1)
+    bench.judge(0, LOW_WATER + 4 * (100 + JOB_BYTES))
+    bench.storage.take(100, now)
+    bench.storage.asked()
+    bench.storage.take(100, now)
+    bench.judge(2, LOW_WATER + 4 * (100 + JOB_BYTES))
+    assert not bench.storage.take(100, now)
+    assert bench.storage.take(100, now)
+
+
+def test_nothing_is_called_full_before_the_first_survey(bench: Bench) -> None:
+    assert not bench.storage.take(10**12, Now(1, 1, WALL_MS + 1))
 
 
 def test_full_ends_when_there_is_room_and_it_has_lasted_a_while(bench: Bench) -> None:

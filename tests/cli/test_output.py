@@ -34,3 +34,8 @@ def test_json_is_one_line_of_harmless_ascii(hostile: str) -> None:
 )
 def test_bytes_are_text_if_a_person_can_read_them(data: bytes, shown: object) -> None:
     assert json.loads(json_text({"payload": data})) == {"payload": shown}
+
+
+def test_floats_that_json_has_no_word_for_become_text() -> None:
+    value = {"result": [float("nan"), (float("inf"), -float("inf")), {"deep": float("nan")}, 1.5, b"x"]}
+    assert json_text(value) == ('{"result": ["NaN", ["Infinity", "-Infinity"], {"deep": "NaN"}, 1.5, "x"]}')

@@ -73,6 +73,12 @@ APP = """
 
 
     @app.job
+    def go_deaf():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+
+
+    @app.job
     def nothing():
         pass
 """
@@ -247,6 +253,13 @@ def test_handler_that_takes_over_term_is_undone(pool: RunningPool) -> None:
     (worker,) = pool.broker.workers()
     os.kill(worker.pid, signal.SIGTERM)
     assert pool.broker.wait_exit(worker.nonce).status == 0
+
+
+def test_handler_that_blocks_every_signal_leaves_no_deaf_worker(pool: RunningPool) -> None:
+    pool.broker.wait_answer(pool.broker.put("go_deaf"))
+    (worker,) = pool.broker.workers()
+    os.kill(worker.pid, signal.SIGTERM)
+    assert pool.broker.wait_exit(worker.nonce, deadline_s=5).status == 0
 
 
 def test_random_terms_lose_no_job(pool: RunningPool) -> None:

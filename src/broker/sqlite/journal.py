@@ -31,7 +31,7 @@ from .loading import begin_start, read_recovered, settle
 from .opening import open_database
 from .snapshot import copy_steps
 
-WAL_BURST = 8
+WAL_BURST = 2
 """So many times over its limit, a log is folded in by the commit itself: nobody was ever idle."""
 
 WAL_FRAME_HEADER_BYTES = 24
