@@ -14,6 +14,8 @@ import pytest
 from support.stack import Stack
 from support.waiting import wait_until
 
+from stoker import JobHandle
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
@@ -187,7 +189,7 @@ def test_workers_end_when_their_supervisor_is_killed(stack: Stack) -> None:
 def test_everything_killed_at_random_loses_nothing(stack: Stack, rounds: int) -> None:
     """Enqueue all the while; each round kills the broker or a worker; at the end every job is done."""
     stack.start_pool("trials:app", 4)
-    jobs = []
+    jobs: list[JobHandle] = []
     for number in range(max(rounds // 4, 2)):
         jobs += [stack.client.enqueue("noop") for _ in range(25)]
         if number % 2:
