@@ -47,7 +47,7 @@ class Reports(Protocol):
         ...
 
     def commit_stored(self) -> None:
-        """A batch that did not fit is stored now."""
+        """A batch that did not fit is stored now, or one that `report_stored` was called for."""
         ...
 
     def commit_failed(self, error: BaseException) -> None:
@@ -120,6 +120,8 @@ class Committer:
         self._looks: list[_Question] = []
         self._stepped = False
         self._in_flight: _Batch | None = None
+        self.handed_over = 0
+        """How often a batch was given to the journal: tells one in flight from the next."""
         self.is_stuck = False
         """The batch in flight does not fit on the disk; it waits for `retry`."""
         self.has_failed = False
@@ -165,6 +167,16 @@ class Committer:
         else:
             self._release(effects, payloads)
 
+    @property
+    def is_in_flight(self) -> bool:
+        """A batch has been handed over and has not come back."""
+        return self._in_flight is not None
+
+    def report_stored(self) -> None:
+        """Say `commit_stored` of the batch in flight too, although it may fit at once: it takes long."""
+        if self._in_flight is not None:
+            self._in_flight.was_stuck = True
+
     def retry(self) -> None:
         """Try the batch that did not fit once more."""
         if self.is_stuck and self._in_flight is not None:
@@ -173,6 +185,7 @@ class Committer:
 
     def _hand_over(self, batch: _Batch) -> None:
         self._in_flight = batch
+        self.handed_over += 1
 
         def store_and_look(journal: Journal) -> tuple[dict[int, bytes], list[Any]]:
             try:

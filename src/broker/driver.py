@@ -58,6 +58,9 @@ from .thread import HANDOVER_S, LoopRunner
 STALL_MS = 100
 """Later than this, the loop did not run when it should have: shorter than any sensible lease."""
 
+HELD_MS = 50
+"""A batch that is longer in flight holds up what time would do to leases; half the shortest lease."""
+
 STALL_ROUNDS_MAX = 256
 """Rounds that read what waited during a stall, at most."""
 
@@ -124,7 +127,10 @@ class Driver:
         self._stop_wanted = False
         self._stop_by_ms: int | None = None
         self._held_since_ms: int | None = None
-        """Since when a batch does not fit. Unlike `committer.is_stuck` also while it is tried again."""
+        """Since when a batch does not get to the disk: it does not fit (unlike `committer.is_stuck` also
+        while it is tried again), or the disk takes long over it."""
+        self._batch = 0
+        self._batch_since_ms = 0
         self._chores: Callable[[Now], int] = lambda _: limits.WALL_RECHECK_MS
         self._tick_by_ms = 0
         self.poller.add(runner.fileno(), IN, lambda _: runner.drain_wakeup())
@@ -180,13 +186,14 @@ class Driver:
         if self._chores_by_ms <= started_ms:
             self._chores_by_ms = started_ms + min(self._chores(self.now), self._watch_peers())
         self._departures.pass_time(started_ms)
-        if self._core_by_ms <= started_ms and self._held_since_ms is None:
+        if self._core_by_ms <= started_ms and not self._is_held():
             self.step(TimePassed())
         visits = self._runner.submitted
         self._settle()
         if self._runner.submitted != visits:
             self._chores_by_ms = min(self._chores_by_ms, started_ms + CHECKPOINT_MS)
         self.questions.trim()
+        self._watch_batch()
         if self._failure is not None:
             raise self._failure
         if self._is_over():
@@ -209,6 +216,19 @@ class Driver:
             if self._listener is not None:
                 self._listener.keep_in_place()
         return self._tick_by_ms - mono_ms
+
+    def _watch_batch(self) -> None:
+        """Note when the batch in flight was handed over."""
+        if self.committer.handed_over != self._batch:
+            self._batch, self._batch_since_ms = self.committer.handed_over, self.now.mono_ms
+
+    def _is_held(self) -> bool:
+        """Whether a batch does not get to the disk: what waits for it must not age, since nobody has it."""
+        takes_long = self.now.mono_ms - self._batch_since_ms >= HELD_MS
+        if self._held_since_ms is None and self.committer.is_in_flight and takes_long:
+            self._held_since_ms = self._batch_since_ms
+            self.committer.report_stored()
+        return self._held_since_ms is not None
 
     def _core_ms(self) -> int:
         """In how many milliseconds the core is to be told of the time."""

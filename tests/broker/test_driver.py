@@ -471,3 +471,23 @@ async def test_stop_answers_who_waits_and_stores_what_was_decided(socket_path: s
         assert (await waiter.receive())[2] == "shutting_down"
     shell.close()
     assert shell.driver.committer.is_idle
+
+
+@pytest.mark.trio
+async def test_attempt_does_not_age_while_a_slow_disk_holds_its_push_back(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        client, bystander, worker = await shell.connect(), await shell.connect(), await shell.connect()
+        await client.ask(Enqueue("a", "send", b"", lease_ms=limits.LEASE_MS_MIN))
+        await bystander.ask(Hello(1, "work", "other", [], b"", ["other"], 1))
+        shell.runner.held = True
+        await worker.say(Hello(1, "work", "w", [], b"", ["send"], 1))
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        for _ in range(10):
+            shell.clock.ahead_ms += 60
+            await bystander.ask(work.Heartbeat())
+        shell.runner.let_go()
+        await worker.receive()
+        job = await worker.receive()
+        assert (await worker.ask(work.Ack(job[2])))[0] == ANSWER
+        shown = (await client.ask(Show("a")))[2]
+        assert (shown["state"], [row["outcome"] for row in shown["history"]]) == ("done", ["ok"])
