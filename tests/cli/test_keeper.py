@@ -31,6 +31,10 @@ def ended(*_):
 signal.signal(signal.SIGTERM, ended)
 os.write(log, (name + " " + str(os.getpid()) + "\\n").encode())
 if code >= 0:
+    # The other one must be there to be ended: a program that is killed before it can listen says nothing.
+    other, give_up_s = {"pool": "broker ", "broker": "pool "}[name], time.monotonic() + 10
+    while other not in open(directory + "/log").read() and time.monotonic() < give_up_s:
+        time.sleep(0.01)
     sys.exit(code)
 while True:
     time.sleep(60)
