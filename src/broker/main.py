@@ -42,7 +42,7 @@ from .listener import Listener, connections_max
 from .log import Log
 from .notify import Notifier
 from .owners import Owners
-from .recovery import rebase_jobs
+from .recovery import restore
 from .refusals import StartRefusedError
 from .socket import ListeningSocket
 from .storage import Storage
@@ -306,15 +306,7 @@ def _close_journal(thread: JournalThread, log: Log) -> None:
 
 def _recover(settings: BrokerSettings, recovered: Recovered) -> Core:
     core = Core(_rules(settings), epoch=recovered.epoch, now=clock.now(), chance=random.random)
-    core.restore(
-        jobs=rebase_jobs(recovered),
-        sequence=recovered.sequence,
-        finished_counts=recovered.finished_counts,
-        kinds=recovered.kinds,
-        paused=recovered.paused,
-        ids_kept=recovered.ids_kept,
-        ended=recovered.ended,
-    )
+    restore(core, recovered)
     return core
 
 

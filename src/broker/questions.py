@@ -78,7 +78,7 @@ class Questions:
             for peer in dict.fromkeys(peer for peer, _ in asked):
                 self._go_on(peer)
 
-        self._committer.look(lambda journal: [_find(journal, each) for each in wants], came_back)
+        self._committer.look(lambda journal: [look_up(journal, each) for each in wants], came_back)
 
     def _go_on(self, peer: Peer) -> None:
         while peer.queued:
@@ -109,7 +109,8 @@ class Questions:
         self._core.trim_departed(next(iter(self._outstanding), self._core.steps))
 
 
-def _find(journal: Journal, wants: Sequence[Want]) -> dict[str, Found]:
+def look_up(journal: Journal, wants: Sequence[Want]) -> dict[str, Found]:
+    """What the journal holds of everything that the core wants to know of one message."""
     found: dict[str, Found] = {}
     for want in wants:
         if want.id is not None:

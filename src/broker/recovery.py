@@ -9,7 +9,21 @@ from collections.abc import Mapping, Sequence
 
 from ..proto import limits
 from .core.job import Job
+from .core.step import Core
 from .journal import Recovered, Start
+
+
+def restore(core: Core, recovered: Recovered) -> None:
+    """Give a new core what the journal holds, on the clocks of this start."""
+    core.restore(
+        jobs=rebase_jobs(recovered),
+        sequence=recovered.sequence,
+        finished_counts=recovered.finished_counts,
+        kinds=recovered.kinds,
+        paused=recovered.paused,
+        ids_kept=recovered.ids_kept,
+        ended=recovered.ended,
+    )
 
 
 def rebase_jobs(recovered: Recovered) -> Sequence[Job]:

@@ -98,11 +98,6 @@ REFUSALS: dict[str, str] = {
 """Every code word with its meaning. `docs/protocol.md` prints this table."""
 
 
-def class_name(code: str) -> str:
-    """`job_not_found` -> `JobNotFoundError`."""
-    return "".join(part.capitalize() for part in code.split("_")) + "Error"
-
-
 class ConflictError(RefusedError):
     code = "conflict"
 

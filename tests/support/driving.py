@@ -1,17 +1,17 @@
-"""What every driver of a core does besides stepping it: look things up for it, and bring it back to life.
+"""Bringing a core to life from what a journal holds, for those that drive the real one in tests.
 
-Shared by those that drive the real core in tests: the simulation, which takes its time over it, and
-the property tests, which do everything at once.
+Shared by the simulation, which takes its time over it, and the property tests, which do everything at
+once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from stoker.broker.core import events as ev
 from stoker.broker.core.rules import Rules
-from stoker.broker.core.step import Core, Want
+from stoker.broker.core.step import Core
 from stoker.broker.journal import Journal
-from stoker.broker.recovery import rebase_jobs
+from stoker.broker.recovery import restore
 
 AnyCore = TypeVar("AnyCore", bound=Core)
 
@@ -24,15 +24,6 @@ class Clock(Protocol):
     def now(self) -> ev.Now: ...
 
 
-def look_up(journal: Journal, wants: Sequence[Want]) -> dict[str, ev.Found]:
-    """What the journal holds of everything that a core wants to know."""
-    found: dict[str, ev.Found] = {}
-    for want in wants:
-        ids = [want.id] if want.id is not None else journal.dead_ids(want.queue or "", want.limit)
-        found |= {id: journal.find(id, history=want.history, payload=want.payload) for id in ids}
-    return found
-
-
 def restored(
     journal: Journal, make: Callable[..., AnyCore], rules: Rules, clock: Clock, chance: Callable[[], float]
 ) -> AnyCore:
@@ -40,13 +31,5 @@ def restored(
     now = clock.now()
     recovered = journal.load(boot_id=clock.boot_id, boot_ms=now.boot_ms, wall_ms=now.wall_ms)
     core = make(rules, epoch=recovered.epoch, now=now, chance=chance)
-    core.restore(
-        jobs=rebase_jobs(recovered),
-        sequence=recovered.sequence,
-        finished_counts=recovered.finished_counts,
-        kinds=recovered.kinds,
-        paused=recovered.paused,
-        ids_kept=recovered.ids_kept,
-        ended=recovered.ended,
-    )
+    restore(core, recovered)
     return core

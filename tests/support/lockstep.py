@@ -12,9 +12,10 @@ from stoker.broker.core import events as ev
 from stoker.broker.core.rules import Rules
 from stoker.broker.core.step import Core
 from stoker.broker.memory import MemoryJournal
+from stoker.broker.questions import look_up
 from stoker.proto.messages import Message
 
-from .driving import look_up, restored
+from .driving import restored
 
 WALL_START_MS = 1_700_000_000_000
 SETTLING_ROUNDS_MAX = 20

@@ -19,13 +19,14 @@ from stoker.broker.core.rules import Rules
 from stoker.broker.journal import Journal, JournalFullError, Retention
 from stoker.broker.memory import MemoryJournal
 from stoker.broker.payloads import PayloadCache
+from stoker.broker.questions import look_up
 from stoker.broker.thread import JournalRunner
 from stoker.proto import work
 from stoker.proto.messages import Drop, Hello, Message
 from stoker.proto.model import FINAL_STATES, Role
 
 from .. import history as h
-from ..driving import look_up, restored
+from ..driving import restored
 from .disk import SlowDisk
 from .host import Host
 from .watched import WatchedCore
