@@ -6,6 +6,8 @@ were all short, the loop does a small one in its own time. One that took long pu
 until enough short ones, done by the thread, have followed: a slow disk holds the loop up once, for
 one commit, and what that took is given back to the leases like any other stall.
 
+Only small batches count. A look at many rows, or the folding in of a log, is long by itself.
+
 Pure: whoever did the work says how long it took.
 """
 

@@ -71,7 +71,7 @@ class JournalThread:
 
     def __init__(self, open_journal: Callable[[], Journal]) -> None:
         self._open = open_journal
-        self._work: SimpleQueue[tuple[Work, Done] | None] = SimpleQueue()
+        self._work: SimpleQueue[tuple[Work, Done, bool] | None] = SimpleQueue()
         self._finished: deque[tuple[Done, Any, BaseException | None]] = deque()
         self._journal: Journal | None = None
         self._pace = Pace()
@@ -101,9 +101,9 @@ class JournalThread:
         self._in_flight += 1
         self.submitted += 1
         if is_small and is_alone and self._journal is not None and self._pace.is_fast:
-            self._do(self._journal, work, done)
+            self._do(self._journal, work, done, is_small=True)
         else:
-            self._work.put((work, done))
+            self._work.put((work, done, is_small))
 
     def wait(self, timeout_s: float) -> None:
         """Let the thread have the interpreter until something has finished, or the time is over.
@@ -151,7 +151,7 @@ class JournalThread:
 
     def _run(self) -> None:
         while (item := self._work.get()) is not None:
-            work, done = item
+            work, done, is_small = item
             try:
                 journal = self._journal or self._open()
             except BaseException as error:  # noqa: BLE001  the loop decides what it means
@@ -159,17 +159,18 @@ class JournalThread:
             else:
                 # From here on the loop may use it too, but only while nothing is in flight here.
                 self._journal = journal
-                self._do(journal, work, done)
+                self._do(journal, work, done, is_small=is_small)
             self._tell()
 
-    def _do(self, journal: Journal, work: Work, done: Done) -> None:
+    def _do(self, journal: Journal, work: Work, done: Done, *, is_small: bool) -> None:
         started_s = time.monotonic()
         result, failure = None, None
         try:
             result = work(journal)
         except BaseException as error:  # noqa: BLE001  the loop decides what any error of the journal means
             failure = error
-        self._pace.note(time.monotonic() - started_s)
+        if is_small:
+            self._pace.note(time.monotonic() - started_s)
         self._finished.append((done, result, failure))
 
     def _tell(self) -> None:

@@ -2,6 +2,7 @@
 
 import select
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -11,7 +12,7 @@ from support.waiting import wait_until
 
 from stoker.broker.journal import Journal, JournalBrokenError
 from stoker.broker.memory import MemoryJournal
-from stoker.broker.pace import SHORT_IN_A_ROW
+from stoker.broker.pace import SHORT_IN_A_ROW, SHORT_S
 from stoker.broker.thread import JournalThread, YieldToJournal
 
 pytestmark = pytest.mark.slow
@@ -62,8 +63,8 @@ def fast(thread: JournalThread) -> JournalThread:
     """A thread that has done enough to know its disk as fast."""
     answers = Answers()
     for number in range(SHORT_IN_A_ROW + 1):
-        thread.submit(partial(number_and_thread, number), answers.take)
-    collected(thread, answers, SHORT_IN_A_ROW + 1)
+        thread.submit(partial(number_and_thread, number), answers.take, is_small=True)
+        collected(thread, answers, number + 1)
     return thread
 
 
@@ -93,6 +94,15 @@ def test_small_work_waits_for_the_thread_while_the_disk_is_not_known_as_fast(thr
     small(thread, answers)
     collected(thread, answers, 1)
     assert answers == [(0, "journal")]
+
+
+def test_work_that_is_long_by_itself_says_nothing_of_the_disk(fast: JournalThread) -> None:
+    answers = Answers()
+    fast.submit(lambda _: time.sleep(2 * SHORT_S), answers.take)
+    collected(fast, answers, 1)
+    small(fast, answers)
+    fast.collect()
+    assert answers == [None, (0, threading.current_thread().name)]
 
 
 def test_small_work_that_fails_is_told_like_any_other(fast: JournalThread) -> None:
