@@ -121,6 +121,9 @@ KILL_GRACE_MS = 5 * SECOND_MS
 SUPERVISOR_DEATH_MS = 2 * SECOND_MS
 """Workers end within this time after their supervisor died."""
 
+DRAIN_MS_DEFAULT = 30 * SECOND_MS
+"""How long jobs may go on after a TERM. Service managers commonly wait longer than that."""
+
 # --- retries ------------------------------------------------------------------------------------------
 
 ATTEMPTS_MAX_DEFAULT = 5
@@ -163,6 +166,9 @@ WAITS_MAX = 100_000
 
 DUE_JOBS_STEP = 500
 """Jobs that become ready or expire in one step, so that 50,000 due at once hold nobody up."""
+
+CONFIG_BYTES_MAX = 1 * MIB
+"""A settings file is a page of text. What is larger is some other file, named by mistake."""
 
 STATUS_ROWS_MAX = 1000
 """Queues, workers, pools and kinds that `status` names one by one; `left_out` counts the rest."""

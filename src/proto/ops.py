@@ -145,7 +145,7 @@ _POOL = (
 )
 _EXITED = (
     rules.NONCE,
-    maybe(rules.TOKEN),
+    _TOKENS,
     maybe(rules.integer(0, 255)),
     maybe(rules.integer(1, 128)),
     maybe(rules.TOKEN),
@@ -177,7 +177,7 @@ OPS: tuple[Op, ...] = (
     Op(_W.Release, (rules.TOKEN, _RELEASES), WORK),
     Op(_W.Heartbeat, (_TOKENS, _NONCES), BEATING, _LISTING_FRAME, _MANY),
     Op(_W.Pool, _POOL, SUPERVISE, limits.POOL_FRAME_BYTES_MAX, _MANY),
-    Op(_W.Exited, _EXITED, SUPERVISE),
+    Op(_W.Exited, _EXITED, SUPERVISE, _LISTING_FRAME, _MANY),
     Op(_W.Kill, (rules.NONCE, rules.TOKEN, _KILLS, rules.DURATION), BROKER),
 )
 """Every op, in the order of its number."""

@@ -96,13 +96,14 @@ class Pool(NamedTuple):
 class Exited(NamedTuple):
     """A worker process has ended and been reaped, and its tree swept. Repeated until answered.
 
-    `token` is what its start page held (None: between jobs). Exactly one of `status` (exit code)
-    and `signal` is set, or neither when the status cannot be had. `kill_token` is the attempt a
-    SIGKILL of the supervisor was meant for, `shutdown` that the end was not the job's doing.
+    `tokens` are what its start page held: the attempts that were running in it, none between jobs.
+    Exactly one of `status` (exit code) and `signal` is set, or neither when the status cannot be had.
+    `kill_token` is the attempt a SIGKILL of the supervisor was meant for, `shutdown` that the end was
+    not the job's doing.
     """
 
     worker: str
-    token: Token | None
+    tokens: Sequence[Token]
     status: int | None
     signal: int | None
     kill_token: Token | None = None

@@ -300,7 +300,7 @@ class CoreAgainstModel(RuleBasedStateMachine):
             self._say_hello(slot, {})
 
     def _report_exit(self, name: str, connection: int, running: Any, *, before: bool) -> None:
-        exited = work.Exited(self._identity(name)[4], running and list(running), None, 9)
+        exited = work.Exited(self._identity(name)[4], [list(running)] if running else [], None, 9)
         if before:
             self.broker.ask(self.pool, exited)
         self.broker.event(ev.PeerExited(connection))
@@ -314,7 +314,7 @@ class CoreAgainstModel(RuleBasedStateMachine):
         worker = next(w for w in self.model.workers.values() if w.report_by is not None)
         held = self.model.held_by(worker.name)
         running = held[0].token if held else None
-        self.ask(work.Exited(self._identity(worker.name)[4], running and list(running), None, 9), self.pool)
+        self.ask(work.Exited(self._identity(worker.name)[4], [list(running)] if running else [], None, 9), self.pool)
         self.model.exited(worker.name, running)
         self.catch_up()
 

@@ -59,7 +59,7 @@ SAMPLES: dict[str, messages.Message] = {
     "nack": work.Nack([1, 1], "error", "why"),
     "release": work.Release([1, 1], "released"),
     "heartbeat": work.Heartbeat([[1, 1]]),
-    "exited": work.Exited("12345678", None, 0, None),
+    "exited": work.Exited("12345678", [], 0, None),
     "kill": work.Kill("12345678", [1, 1], "lost", 0),
 }
 

@@ -22,7 +22,7 @@ KILL = work.Kill("nonce-12", [1, 7], "timeout", 100)
 
 
 def an_exit(nonce: str = "nonce-12") -> work.Exited:
-    return work.Exited(nonce, [1, 7], None, 9)
+    return work.Exited(nonce, [[1, 7]], None, 9)
 
 
 class Owner:

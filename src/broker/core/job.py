@@ -78,6 +78,9 @@ class Job:
     leased_at_ms: int = 0
     cancelling: bool = False
     """A person withdrew it while it was running; it becomes cancelled when its process has ended."""
+    suspect: bool = False
+    """It ran with others in a worker that died, and nobody knows which of them did it: it runs alone
+    until it has finished an attempt."""
     outcome: str = ""
     """Of the last attempt that ended; empty before one has."""
     reason: str = ""

@@ -16,6 +16,7 @@ from . import effects as fx
 from .job import Job
 from .lifecycle import Command
 from .memory import Memory
+from .queues import Queue
 from .retry import Counters, Verdict, decide
 from .rules import Policy
 from .waiting import Waiting
@@ -24,6 +25,9 @@ from .workers import Lease, Registry, Worker
 # Members by names of their own: in Python 3.11 looking one up in its class costs more than a call.
 _ACKED, _GRANTED = Command.ACKED, Command.GRANTED
 _OK = Outcome.OK.value
+
+_UNFINISHED = frozenset({Outcome.CRASH, Outcome.LOST, Outcome.RELEASED, Outcome.SHUTDOWN})
+"""After one of these nobody knows yet whether a suspect can finish."""
 
 
 class Leasing:
@@ -53,7 +57,8 @@ class Leasing:
         """A job became ready: hand it to an idle worker, if there is one and nothing holds it back."""
         if job.expires_boot_ms and self.expire_if_over(job):
             return
-        worker = self._registry.idle_for(job.kind)
+        registry = self._registry
+        worker = registry.empty_for(job.kind) if job.suspect else registry.idle_for(job.kind)
         if worker is None or self.is_held_back or self._memory.queues[job.queue].paused:
             return
         self._grant(job, worker)
@@ -61,6 +66,8 @@ class Leasing:
 
     def fill(self, worker: Worker) -> None:
         """Hand a worker as many jobs as it has free slots; it is idle if some are left."""
+        if worker.clears and not worker.leases:
+            worker.clears = False
         if not self.is_held_back:
             while worker.free_slots > 0:
                 job = self._next_for(worker)
@@ -79,6 +86,10 @@ class Leasing:
         active = self._memory.active
         for queue in active.values():
             job = None if queue.paused else queue.best(worker.kinds)
+            if queue.has_suspects and not queue.paused:
+                job = self._or_suspect(job, queue, worker)
+                if worker.clears:
+                    return None
             if job is not None:
                 # This queue has had its turn.
                 if len(active) > 1:
@@ -86,6 +97,26 @@ class Leasing:
                     active[queue.name] = queue
                 return job
         return None
+
+    def _or_suspect(self, best: Job | None, queue: Queue, worker: Worker) -> Job | None:
+        """The best job of a queue, suspects included, for a worker that may have to clear for one.
+
+        One worker clears, so that the others go on with what is behind the suspect.
+        """
+        suspect = queue.best_suspect(worker.kinds)
+        if suspect is None or (best is not None and _order(best) < _order(suspect)):
+            return best
+        if not worker.leases:
+            return suspect
+        worker.clears = not self._registry.somebody_clears_for(suspect.kind)
+        return best
+
+    def _stop_clearing(self) -> None:
+        """A suspect waits no longer, so perhaps nobody has to clear; who still has to finds it out."""
+        for worker in self._registry.workers.values():
+            if worker.clears:
+                worker.clears = False
+                self.fill(worker)
 
     def _grant(self, job: Job, worker: Worker) -> None:
         memory = self._memory
@@ -99,6 +130,8 @@ class Leasing:
         policy = memory.policy(job)
         self.add(job, worker, policy)
         memory.effects.append(fx.Push(worker.connection, _message(job, policy)))
+        if job.suspect:
+            self._stop_clearing()
 
     def add(self, job: Job, worker: Worker, policy: Policy) -> Lease:
         """A live lease for a leased job. Deadlines start now, also when it was recovered from disk."""
@@ -111,6 +144,7 @@ class Leasing:
         lease = Lease(token, job.number, worker, policy.lease_ms, deadline_ms, limit_ms)
         self.leases[token] = lease
         worker.leases[token] = lease
+        worker.runs_alone = job.suspect
         self.check_by(deadline_ms)
         self.check_by(limit_ms)
         return lease
@@ -126,7 +160,7 @@ class Leasing:
         """The attempt finished its job."""
         job = self._remove(lease, "ack")
         self._memory.write_outcome(self._row(job, _OK, "", "", duration_ms, result, None))
-        job.releases, job.outcome = 0, _OK
+        job.releases, job.outcome, job.suspect = 0, _OK, False
         _clear_holder(job)
         self.finish(job, _ACKED, "", result)
         self.fill(lease.worker)
@@ -149,6 +183,7 @@ class Leasing:
         if job.cancelling:
             outcome = Outcome.CANCELLED
         memory.write_outcome(self._row(job, outcome.value, reason, report, duration_ms, None, exited))
+        job.suspect = job.suspect and outcome in _UNFINISHED
         policy = memory.policy(job)
         before = Counters(job.charged, job.crashes, job.releases)
         chance = self._chance()
@@ -157,6 +192,21 @@ class Leasing:
         job.outcome = outcome.value
         _clear_holder(job)
         self._carry_out(job, verdict)
+        self.fill(lease.worker)
+
+    def suspect(self, lease: Lease, reason: str, exited: work.Exited) -> None:
+        """Its worker died while it ran several jobs: nobody knows which did it, so nobody is charged.
+
+        Alone, the one that did it will show it. (A job that is being cancelled never comes here: there
+        is a kill for it, and that is its end.)
+        """
+        job = self._remove(lease, "")
+        crash = Outcome.CRASH.value
+        self._memory.write_outcome(self._row(job, crash, reason, "", 0, None, exited))
+        job.suspect, job.outcome, job.reason = True, crash, shortened(f"{crash}: {reason}")
+        _clear_holder(job)
+        self._memory.move(job, Command.RETURNED)
+        self.offer(job)
         self.fill(lease.worker)
 
     def never_started(self, lease: Lease, op: str = "") -> None:
@@ -176,6 +226,7 @@ class Leasing:
         # that returns must not pass by more urgent ones that wait for this very worker.
         del self.leases[lease.token]
         del lease.worker.leases[lease.token]
+        lease.worker.runs_alone = False
         if op:
             lease.worker.remember_ended(lease.token, op)
         return self._memory.jobs[lease.number]
@@ -203,6 +254,8 @@ class Leasing:
         memory.move(job, command)
         self._waiting.job_finished(job, result)
         self._waiting.room_made(job.queue)
+        if job.suspect:
+            self._stop_clearing()
 
     def expire_if_over(self, job: Job) -> bool:
         """A waiting job whose expiry has passed becomes dead; whether that was so.
@@ -249,6 +302,10 @@ class Leasing:
             cpu_ms,
             result,
         )
+
+
+def _order(job: Job) -> tuple[int, int]:
+    return job.priority, job.position
 
 
 def _clear_holder(job: Job) -> None:

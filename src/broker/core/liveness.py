@@ -152,15 +152,19 @@ class Liveness:
 
     def _apply_report(self, worker: Worker, report: work.Exited) -> None:
         worker.dead, worker.report = True, None
-        running = None if report.token is None else tuple(report.token)
+        running = {(token[0], token[1]) for token in report.tokens}
         if not report.swept:
             self._memory.log("tree_not_swept", worker=worker.identity, pid=worker.pid)
         for lease in list(worker.leases.values()):
-            if lease.token == running:
-                outcome, reason = _verdict(lease, report)
-                self._leasing.end(lease, outcome, reason=reason, exited=report)
-            else:
+            if lease.token not in running:
                 self._leasing.never_started(lease)
+                continue
+            outcome, reason = _verdict(lease, report)
+            if outcome is Outcome.CRASH and len(running) > 1:
+                reason = f"{reason} while it ran {len(running)} jobs, and nobody knows which did it"
+                self._leasing.suspect(lease, reason, report)
+            else:
+                self._leasing.end(lease, outcome, reason=reason, exited=report)
         for caller in worker.report_callers:
             self._memory.answer(*caller, messages.Done())
         self._forget(worker)

@@ -4,6 +4,9 @@ Order within a queue is (priority, lower first; position). Jobs that workers do 
 stand in the way of those they do, so each kind has its own line (a heap) and a worker gets the best
 head among the lines of its kinds: the same order, restricted to what it can run.
 
+Suspects, which may only run where nothing else does, have lines of their own: they must not stand in the
+way of others either.
+
 A job leaves its line lazily, but the head of a line is always a job that is ready, and a line
 without ready jobs is gone: kinds that were used once leave nothing behind.
 """
@@ -19,6 +22,9 @@ from .job import Job
 from .rules import QueueRules
 
 LINE_SLACK = 64
+
+SUSPECT = "?"
+"""Before the kind in the name of a suspects' line. No kind has such a character."""
 
 # Members by names of their own: in Python 3.11 looking one up in its class costs more than a call.
 _DEAD, _LEASED, _READY, _SCHEDULED = State.DEAD, State.LEASED, State.READY, State.SCHEDULED
@@ -55,7 +61,7 @@ class Line:
 class Queue:
     """The live jobs of one queue, by state, and its finished ones as numbers."""
 
-    __slots__ = ("_lines", "_ready", "bytes", "counts", "name", "parked", "paused", "rules")
+    __slots__ = ("_lines", "_ready", "bytes", "counts", "has_suspects", "name", "parked", "paused", "rules")
 
     def __init__(self, name: str, rules: QueueRules) -> None:
         self.name = name
@@ -66,6 +72,8 @@ class Queue:
         """Payload bytes of the live jobs."""
         self.parked: dict[Caller, Parked] = {}
         """Enqueues that wait for room, in order of arrival."""
+        self.has_suspects = False
+        """Some of the ready jobs are suspects."""
         self._lines: dict[str, Line] = {}
         self._ready: dict[int, tuple[Job, int]] = {}
 
@@ -95,9 +103,11 @@ class Queue:
     def add_ready(self, job: Job, since_boot_ms: int) -> None:
         """Put a job that is ready since then into its line."""
         self._ready[job.number] = (job, since_boot_ms)
-        line = self._lines.get(job.kind)
+        name = _line_name(job)
+        line = self._lines.get(name)
         if line is None:
-            line = self._lines[job.kind] = Line()
+            line = self._lines[name] = Line()
+            self.has_suspects = self.has_suspects or job.suspect
         line.ready_count += 1
         heappush(line.entries, (job.priority, job.position, job.number))
         if len(line.entries) > 2 * line.ready_count + LINE_SLACK:
@@ -108,10 +118,13 @@ class Queue:
     def remove_ready(self, job: Job) -> None:
         """The job is no longer ready. Its entry goes now if it is the head, else when it becomes it."""
         del self._ready[job.number]
-        line = self._lines[job.kind]
+        name = _line_name(job)
+        line = self._lines[name]
         line.ready_count -= 1
         if not line.ready_count:
-            del self._lines[job.kind]
+            del self._lines[name]
+            if job.suspect:
+                self.has_suspects = any(name.startswith(SUSPECT) for name in self._lines)
             return
         entries = line.entries
         while not self._holds(entries[0]):
@@ -135,6 +148,10 @@ class Queue:
         head = min([lines[kind].entries[0] for kind in shared])
         return self._ready[head[2]][0]
 
+    def best_suspect(self, kinds: Collection[str]) -> Job | None:
+        """The suspect that a worker of these kinds gets next. Ask only if there are any."""
+        return self.best([SUSPECT + kind for kind in kinds])
+
     @property
     def entry_count(self) -> int:
         """Entries of all lines, leftovers included."""
@@ -147,4 +164,8 @@ class Queue:
     @property
     def ready_kinds(self) -> Iterable[str]:
         """Kinds that ready jobs of this queue have."""
-        return self._lines
+        return {name.removeprefix(SUSPECT) for name in self._lines} if self.has_suspects else self._lines
+
+
+def _line_name(job: Job) -> str:
+    return SUSPECT + job.kind if job.suspect else job.kind

@@ -139,6 +139,8 @@ class Reporting:
         return reasons
 
     def _why_not_its_turn(self, job: Job, queue: Queue) -> list[str]:
+        if job.suspect:
+            return ["a worker died while it ran this and other jobs: it waits for one that runs nothing else"]
         reasons = [f"every worker that knows kind {job.kind} is busy"]
         best = queue.best({job.kind})
         if best is not None and best is not job:

@@ -9,9 +9,11 @@ Three counters, and which outcome moves which:
 | permanent                       |         | +1      |         | 0                 |
 | crash, lost                     |         | +1      | +1      | 0                 |
 | released, shutdown              |         |         |         | +1                |
+| crash among other jobs          |         |         |         |                   |
 | (never started)                 | -1      |         |         |                   |
 
-(A success needs no verdict: `leasing.succeed` does all of it. `attempt` itself was counted when the
+(A success needs no verdict: `leasing.succeed` does all of it. Nor does a crash of a worker that ran
+several jobs: `leasing.suspect`. `attempt` itself was counted when the
 job was handed out, before it ran.) An error retries by `attempts_max`, a crash or loss also by
 `crashes_max`. The tenth uncharged end in a row means that something is wrong with the job or the
 pool, and a person must look.

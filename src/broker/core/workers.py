@@ -78,6 +78,10 @@ class Worker:
     """An `exited` that came before the pidfd agreed."""
     report_callers: list[tuple[int, int]] = attrs.Factory(list[tuple[int, int]])
     """(connection, request) of those whom its application will answer."""
+    runs_alone: bool = False
+    """What it runs is a suspect, and nothing else runs beside it."""
+    clears: bool = False
+    """It takes nothing new until it runs nothing: a suspect waits for a place of its own."""
     idle_since: int = 0
     """Its turn among the idle: whoever has the lowest has waited longest. 0 while it is not idle."""
 
@@ -94,7 +98,7 @@ class Worker:
     @property
     def free_slots(self) -> int:
         """How many more jobs it may be handed now."""
-        if self.connection is None or self.dead:
+        if self.connection is None or self.dead or self.runs_alone or self.clears:
             return 0
         return self.slots - len(self.leases)
 
@@ -167,6 +171,17 @@ class Registry:
                 if longest is None or worker.idle_since < longest.idle_since:
                     longest = worker
         return longest
+
+    def empty_for(self, kind: str) -> Worker | None:
+        """A worker that can run a kind and runs nothing."""
+        return next((worker for worker in self.idle() if kind in worker.kinds and not worker.leases), None)
+
+    def somebody_clears_for(self, kind: str) -> bool:
+        """Whether a worker that can run a kind is on its way to run nothing."""
+        return any(
+            worker.clears and worker.connection is not None and not worker.dead and kind in worker.kinds
+            for worker in self.workers.values()
+        )
 
     def idle(self) -> list[Worker]:
         """All workers with a free slot, the longest idle first."""

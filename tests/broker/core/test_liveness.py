@@ -35,7 +35,7 @@ def raw() -> tuple[House, WorkerPeer]:
 def exited(
     token: list[int] | None, signal: int | None = 9, status: int | None = None, **fields: Any
 ) -> w.Exited:
-    return w.Exited("nonce-w1", token, status, signal, **fields)
+    return w.Exited("nonce-w1", [] if token is None else [token], status, signal, **fields)
 
 
 def kills(house: House) -> list[tuple[int, str, int]]:
@@ -89,7 +89,7 @@ def test_report_that_is_repeated_without_end_is_remembered_a_few_times() -> None
 
 def test_report_of_an_unknown_worker_is_confirmed() -> None:
     house, supervisor, _ = supervised()
-    assert house.ok(supervisor, w.Exited("nonce-w9", None, 0, None)) == m.Done()
+    assert house.ok(supervisor, w.Exited("nonce-w9", [], 0, None)) == m.Done()
 
 
 def test_report_of_another_supervisors_worker_changes_nothing() -> None:

@@ -78,7 +78,7 @@ def test_running_job_is_cancelled_when_its_process_has_ended() -> None:
     assert kill == w.Kill("nonce-w1", [1, 1], "cancelled", limits.KILL_GRACE_MS)
     assert house.state("a") == "leased"
     house.die(worker.connection)
-    house.ok(supervisor, w.Exited("nonce-w1", [1, 1], None, 9, [1, 1]))
+    house.ok(supervisor, w.Exited("nonce-w1", [[1, 1]], None, 9, [1, 1]))
     assert (house.state("a"), house.outcomes("a")) == ("cancelled", ["cancelled"])
 
 
@@ -157,7 +157,7 @@ def test_cancel_survives_a_restart() -> None:
     assert house.pushed(w.Kill) == [
         (supervisor, w.Kill("nonce-w1", [1, 1], "cancelled", limits.KILL_GRACE_MS))
     ]
-    house.ok(supervisor, w.Exited("nonce-w1", [1, 1], None, 9, [1, 1]))
+    house.ok(supervisor, w.Exited("nonce-w1", [[1, 1]], None, 9, [1, 1]))
     assert house.state("a") == "cancelled"
 
 

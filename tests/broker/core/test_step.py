@@ -416,7 +416,7 @@ class Vandal:
                 w.Ack(token, b"r"), w.Ack(token), w.Nack(token, dice.choice(["error", "cancelled", "timeout"]), "x"),
                 w.Release(token, dice.choice(["not_started", "released", "shutdown"])),
                 w.Heartbeat([token, token, self.token()]), w.Heartbeat((), [self.nonce(), self.nonce()]),
-                w.Exited(self.nonce(), dice.choice([None, token]), None, dice.choice([None, 9]),
+                w.Exited(self.nonce(), dice.choice([[], [token]]), None, dice.choice([None, 9]),
                          dice.choice([None, token, self.token()]), dice.random() < 0.2),
                 w.Pool(1, "pool", dice.choice([TICKET, b"another ticket.."]), identity_of(self.nonce()),
                        [{"kind": kind, "queue": self.name("small")} for kind in dice.choices("xyz", k=2)],

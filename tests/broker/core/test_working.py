@@ -241,7 +241,7 @@ def test_pool_that_cannot_be_true_is_turned_away(fields: dict[str, Any]) -> None
     house.supervisor()
     connection = house.connect()
     assert house.refused(connection, house.pool(**fields)) == "bad_message"
-    assert house.refused(connection, w.Exited("nonce-w1", None, 0, None)) == "wrong_state"
+    assert house.refused(connection, w.Exited("nonce-w1", [], 0, None)) == "wrong_state"
 
 
 def test_declaration_that_says_nothing_new_is_not_written_again() -> None:

@@ -68,10 +68,10 @@ class SimSupervisor:
     def _swept(self, worker: SimWorker) -> None:
         self.workers.remove(worker)
         worker.tree_gone()
-        token = None if worker.page is None else list(worker.page)
+        tokens = [] if worker.page is None else [list(worker.page)]
         kill = self._kills.pop(worker.nonce, None)
         kill_token = None if kill is None else list(kill)
-        report = work.Exited(worker.nonce, token, None, 9, kill_token)
+        report = work.Exited(worker.nonce, tokens, None, 9, kill_token)
         self._reports[worker.nonce] = report
         self._send(report)
         self.process.after(self._host.heap.between(0, RESPAWN_MS_MAX), self._spawn)
