@@ -9,8 +9,10 @@ loads neither the broker nor the worker.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .client.handle import JobHandle, JobOutcome
+    from .client.aio import AsyncClient
+    from .client.handle import AsyncJobHandle, JobHandle, JobOutcome
     from .client.pipeline import EnqueueManyError
+    from .client.result import JobCancelledError, JobDeadError, JobUnfinishedError, NoResultError
     from .client.spec import JobSpec, OptionError
     from .client.sync import Client
     from .client.values import ValueRefusedError
@@ -37,31 +39,41 @@ if TYPE_CHECKING:
     )
     from .worker.app import App, Handler
     from .worker.context import CurrentJob, current_job
+    from .worker.deaths import DeadJob
     from .worker.errors import JobCancelled, JobTimeout, Permanent, Retry
+    from .worker.once import OnceError, prune_once
 
 __version__ = "0.1.0"
 
 __all__ = [
     "App",
+    "AsyncClient",
+    "AsyncJobHandle",
     "BadMessageError",
     "BrokerUnreachableError",
     "Client",
     "ClientTimeoutError",
     "ConflictError",
     "CurrentJob",
+    "DeadJob",
     "EnqueueManyError",
     "ForbiddenError",
     "Handler",
     "JobCancelled",
+    "JobCancelledError",
+    "JobDeadError",
     "JobHandle",
     "JobNotFoundError",
     "JobOutcome",
     "JobSpec",
     "JobTimeout",
+    "JobUnfinishedError",
     "LeaseLostError",
     "LocalProtocolError",
+    "NoResultError",
     "NotDeadError",
     "NotFinishedError",
+    "OnceError",
     "OptionError",
     "OutcomeUnknown",
     "PayloadTooLargeError",
@@ -77,14 +89,19 @@ __all__ = [
     "ValueRefusedError",
     "__version__",
     "current_job",
+    "prune_once",
 ]
 
 _MODULES = {
     "worker.app": ("App", "Handler"),
     "worker.context": ("CurrentJob", "current_job"),
+    "worker.deaths": ("DeadJob",),
     "worker.errors": ("JobCancelled", "JobTimeout", "Permanent", "Retry"),
+    "worker.once": ("OnceError", "prune_once"),
     "client.sync": ("Client",),
-    "client.handle": ("JobHandle", "JobOutcome"),
+    "client.aio": ("AsyncClient",),
+    "client.handle": ("AsyncJobHandle", "JobHandle", "JobOutcome"),
+    "client.result": ("JobCancelledError", "JobDeadError", "JobUnfinishedError", "NoResultError"),
     "client.spec": ("JobSpec", "OptionError"),
     "client.pipeline": ("EnqueueManyError",),
     "client.values": ("ValueRefusedError",),

@@ -49,6 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what it puts into the background with SIGINT ignored, and every program started here
     # would inherit that; tests of Ctrl-C need it as a terminal leaves it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What this machine's daemons are told must not reach those of the tests.
+    os.environ["STOKER_CONFIG"] = os.devnull
     if config.getoption("--seed") is None:
         config.option.seed = random.SystemRandom().randrange(2**32)
 

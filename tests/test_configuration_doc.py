@@ -1,10 +1,14 @@
 """`docs/configuration.md` says what the code does."""
 
-import click
-from support import limits_table, sources
+import tomllib
 
-from stoker.cli.daemons import broker
-from stoker.config.settings import QUEUE_KEYS
+import click
+import pytest
+from support import limits_table, settings_table, sources
+
+from stoker.cli.config import config
+from stoker.config.file import File
+from stoker.config.sources import gather
 
 PAGE = (sources.ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
@@ -15,10 +19,20 @@ def test_page_has_the_table_of_limits() -> None:
     )
 
 
-def test_page_names_every_setting_of_a_queue() -> None:
-    assert [key for key in QUEUE_KEYS if f"`{key}`" not in PAGE] == []
+@pytest.mark.parametrize("name", settings_table.TABLES)
+def test_page_has_the_table_of_settings(name: str) -> None:
+    assert settings_table.table(name) in PAGE, (
+        "paste what `PYTHONPATH=tests .venv/bin/python -m support.settings_table` prints"
+    )
 
 
-def test_page_names_every_flag_of_the_broker() -> None:
-    options = [option for option in broker.params if isinstance(option, click.Option) and not option.hidden]
-    assert [flag for option in options for flag in option.opts if f"`{flag}" not in PAGE] == []
+def test_page_names_every_flag_of_the_settings() -> None:
+    options = [option for option in config.params if isinstance(option, click.Option)]
+    flags = [flag for option in options for flag in option.opts if flag != "--json"]
+    assert [flag for flag in flags if f"`{flag}" not in PAGE] == []
+
+
+def test_file_on_the_page_is_right() -> None:
+    text = PAGE.split("```toml\n")[1].split("```")[0]
+    file = File("stoker.toml", tomllib.loads(text), {})
+    assert gather({}, (), {}, file).mistakes == []

@@ -1,13 +1,17 @@
 """The README's code is the example, and the example runs."""
 
+import hashlib
 import http.server
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,24 +64,43 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def up(short_directory: Path) -> Iterator[dict[str, str]]:
-    """`stoker up` for the example; the environment in which other commands find it."""
-    environ = {
+def environ(short_directory: Path) -> dict[str, str]:
+    """The environment in which all commands of a test find one broker."""
+    return {
         **os.environ,
         "STOKER_SOCKET": str(short_directory / "s"),
         "STOKER_DATA": str(short_directory / "d"),
+        "REPORTS": str(short_directory / "reports.sqlite"),
     }
-    command = [sys.executable, "-m", "stoker.cli.main", "up", "tasks:app", "--workers", "1"]
+
+
+@contextmanager
+def running(*words: str, environ: dict[str, str]) -> Iterator[None]:
+    """A daemon in the examples' directory, ended in order afterwards."""
+    command = [sys.executable, "-m", "stoker.cli.main", *words]
     process = subprocess.Popen(command, cwd=EXAMPLES, env=environ, start_new_session=True)
-    wait_until((short_directory / "s").exists, "the broker's socket")
-    yield environ
-    process.terminate()
-    assert process.wait(timeout=20) == 0
+    try:
+        wait_until(Path(environ["STOKER_SOCKET"]).exists, "the broker's socket")
+        yield
+    finally:
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+
+
+def run(*words: str, environ: dict[str, str]) -> str:
+    ended = subprocess.run(words, env=environ, cwd=EXAMPLES, check=True, capture_output=True, text=True)
+    return ended.stdout.strip()
 
 
 def stoker(*words: str, environ: dict[str, str]) -> str:
-    command = [sys.executable, "-m", "stoker.cli.main", *words]
-    return subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout.strip()
+    return run(sys.executable, "-m", "stoker.cli.main", *words, environ=environ)
+
+
+@pytest.fixture
+def up(environ: dict[str, str]) -> Iterator[dict[str, str]]:
+    """`stoker up` for the README's example; the environment of it."""
+    with running("up", "tasks:app", "--workers", "1", environ=environ):
+        yield environ
 
 
 @pytest.mark.slow
@@ -86,3 +109,60 @@ def test_readme_commands_deliver_the_webhook(up: dict[str, str], receiver: Recei
     id = stoker("enqueue", "send_webhook", "--args", json.dumps([url, {"event": "paid"}]), environ=up)
     stoker("wait", id, environ=up)
     assert receiver.received == [(id, {"event": "paid"})]
+
+
+def test_examples_are_short() -> None:
+    lengths = {path.name: len(path.read_text().splitlines()) for path in EXAMPLES.glob("*.py")}
+    assert len(lengths) >= 5
+    assert {name: length for name, length in lengths.items() if length >= 60} == {}
+
+
+@pytest.mark.slow
+def test_webhooks_all_arrive_at_a_receiver_that_fails_at_random(environ: dict[str, str]) -> None:
+    with running("up", "webhooks:app", "--workers", "4", environ=environ):
+        said = run(sys.executable, "webhooks.py", "100", environ=environ)
+        found = re.fullmatch(r"sent=100 done=100 received=100 failures=(\d+)", said)
+        assert found is not None, said
+        said = stoker("jobs", "--queue", "hooks", "--json", environ=environ)
+        jobs = [json.loads(line) for line in said.splitlines()]
+        assert sum(job["attempt"] - 1 for job in jobs) == int(found[1]) > 0
+
+
+@pytest.mark.slow
+def test_fetcher_fetches_side_by_side(environ: dict[str, str]) -> None:
+    serving = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(http.server.SimpleHTTPRequestHandler, directory=str(EXAMPLES))
+    )
+    with serving, running("up", "fetcher:app", environ=environ):
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        urls = [f"http://127.0.0.1:{serving.server_port}/{name}.py" for name in ("fetcher", "tasks", "none")]
+        said = run(sys.executable, "fetcher.py", *urls, environ=environ).splitlines()
+        serving.shutdown()
+    digest = hashlib.sha256((EXAMPLES / "tasks.py").read_bytes()).hexdigest()
+    assert sorted(line.split()[0] for line in said) == ["200", "200", "404"]
+    assert digest in " ".join(said)
+
+
+@pytest.mark.slow
+def test_nightly_job_runs_once_a_day_however_often_it_is_asked_for(environ: dict[str, str]) -> None:
+    with running("up", "nightly:app", "--workers", "2", environ=environ):
+        for _ in range(3):
+            id = stoker("enqueue", "nightly_report", "--id", "report-2026-11-29", environ=environ)
+        assert stoker("wait", id, environ=environ) == '"2026-11-29"'
+    rows = sqlite3.connect(environ["REPORTS"]).execute("SELECT * FROM reports").fetchall()
+    assert rows == [("2026-11-29", "report-2026-11-29")]
+
+
+@pytest.mark.slow
+def test_two_apps_share_a_broker_and_no_kind(environ: dict[str, str]) -> None:
+    with (
+        running("broker", environ=environ),
+        running("pool", "two_apps:shop", "--workers", "1", "--queues", "orders,default", environ=environ),
+        running("pool", "two_apps:blog", "--workers", "1", "--queues", "default", environ=environ),
+    ):
+        expected = {"shop": "in the window: a lamp", "blog": "on the front page: a lamp"}
+        for app, said in expected.items():
+            id = stoker("enqueue", f"{app}.publish", "--args", '["a lamp"]', environ=environ)
+            assert json.loads(stoker("wait", id, environ=environ)) == said
+        id = stoker("enqueue", "shop.charge", "--args", '["o1", 1250]', environ=environ)
+        assert json.loads(stoker("wait", id, environ=environ)) == "o1: 12.50"

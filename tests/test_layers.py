@@ -31,10 +31,10 @@ OUTSIDE: dict[str, set[str]] = {
     "": set(),
     "proto": {"msgpack"},
     "config": {"attrs"},
-    "client": {"msgpack"},
+    "client": {"anyio", "msgpack"},
     "broker.core": {"attrs"},
     "broker": {"apsw", "attrs", "msgpack", "trio"},
-    "worker": {"attrs", "msgpack", "trio"},
+    "worker": {"anyio", "attrs", "msgpack", "trio"},
     "demo": {"attrs"},
     "cli": {"click", "msgpack"},
 }
@@ -111,6 +111,11 @@ def test_importing_the_package_loads_no_room() -> None:
 
 def test_client_loads_neither_trio_nor_apsw_nor_the_broker() -> None:
     assert banned_among(loaded_by("import stoker; stoker.Client"), CLIENT_BANNED) == set()
+
+
+def test_asynchronous_client_loads_neither_trio_nor_the_broker() -> None:
+    banned = {"trio", "asyncio", "apsw", "attrs", "stoker.broker", "stoker.worker", "stoker.config"}
+    assert banned_among(loaded_by("import stoker; stoker.AsyncClient"), banned) == set()
 
 
 def test_worker_process_loads_neither_trio_nor_apsw() -> None:

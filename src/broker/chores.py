@@ -13,6 +13,7 @@ from .core.events import IdsForgotten, Now, OwnerGone, PruneFound, StorageChange
 from .core.step import Core
 from .journal import Journal, JournalFullError
 from .log import Log
+from .minutes import Minutes
 from .notify import Notifier
 from .owners import Owners
 from .questions import Questions
@@ -65,12 +66,14 @@ class Chores:
         self._now = Now(0, 0, 0)
         self._due: dict[Callable[[], int], int] = {
             self._tick: 0,
+            self._say_figures: 0,
             self._look_for_owners: 0,
             self._survey: 0,
             self._prune: 0,
             self._checkpoint: 0,
             self._retry: 0,
         }
+        self._minutes = Minutes(log)
         self._visiting = False
         self._pruning = False
         self._seen = 0
@@ -95,12 +98,18 @@ class Chores:
             return min(TICK_MS, self._notifier.watchdog_ms)
         return TICK_MS
 
+    def _say_figures(self) -> int:
+        """Once a minute, how each queue stands. The first time is only to see when that is."""
+        if self._minutes.has_begun(self._now.wall_ms):
+            self._minutes.say(self._core.take_figures(self._now))
+        return self._minutes.left_ms(self._now.wall_ms)
+
     def _look_for_owners(self) -> int:
-        """Lease holders that are not connected: whoever is proved dead need not be waited for."""
+        """Lease holders and supervisors that are not connected: whoever is proved dead is not waited for."""
         absent = self._core.absent_owners()
-        for worker in absent:
-            if self._owners.is_proved_dead(worker):
-                self._step(OwnerGone(worker))
+        for owner in absent:
+            if self._owners.is_proved_dead(owner):
+                self._step(OwnerGone(owner))
         return OWNERS_MS if absent else TICK_MS
 
     # --- the disk ------------------------------------------------------------------------------------------

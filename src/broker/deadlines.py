@@ -3,9 +3,10 @@
 Each is a dictionary in order of time, so that only its head need be looked at.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..proto import limits
+from ..proto.model import Role
 from .peer import Peer
 
 _Since = dict[int, tuple[Peer, int]]
@@ -24,11 +25,14 @@ class Deadlines:
         """It has to say something soon."""
         self._silent[peer.id] = (peer, now_ms)
 
-    def heard(self, peer: Peer, now_ms: int, *, is_new: bool) -> None:
-        """It was read from. `is_new`: a whole message came, so what is incomplete now began just now."""
+    def heard(self, peer: Peer, now_ms: int, *, is_new: bool, is_at_rest: bool = True) -> None:
+        """It was read from. `is_new`: a whole message came, so what is incomplete now began just now.
+
+        Not `is_at_rest`: what it has sent is not all taken up, so it is not known to owe anything.
+        """
         if peer.connection.is_text is not None:
             self._silent.pop(peer.id, None)
-        if not peer.connection.incomplete:
+        if not (is_at_rest and peer.connection.incomplete):
             self._incomplete.pop(peer.id, None)
         elif is_new or peer.id not in self._incomplete:
             self._incomplete.pop(peer.id, None)
@@ -45,12 +49,15 @@ class Deadlines:
 
     def longest_silent(self, uid: int, at_least_ms: int, now_ms: int) -> Peer | None:
         """The connection of a uid that has said nothing for longest, if that is long enough."""
-        for peer, since_ms in self._silent.values():
-            if since_ms + at_least_ms > now_ms:
-                return None
-            if peer.credentials.uid == uid:
-                return peer
-        return None
+        return _longest(self._silent, uid, now_ms - at_least_ms, lambda _: True)
+
+    def longest_incomplete(self, uid: int, at_least_ms: int, now_ms: int) -> Peer | None:
+        """The one that has owed the rest of a frame or line for longest, if that is long enough.
+
+        It may be read from, so it is its own fault, and loses no answer. Workers and supervisors stay:
+        one that is stopped for a moment in mid-frame would lose its place, and its jobs in the end.
+        """
+        return _longest(self._incomplete, uid, now_ms - at_least_ms, _may_give_way)
 
     def overdue(self, now_ms: int) -> Iterator[tuple[Peer, str, str]]:
         """Peers whose time is over, with the code and the text of what they are told."""
@@ -62,6 +69,20 @@ class Deadlines:
     def to_finish(self, now_ms: int) -> list[Peer]:
         """Peers that have lingered long enough after an error."""
         return _take_due(self._finishing, now_ms)
+
+
+def _longest(since: _Since, uid: int, until_ms: int, may: Callable[[Peer], bool]) -> Peer | None:
+    for peer, since_ms in since.values():
+        if since_ms > until_ms:
+            return None
+        if peer.credentials.uid == uid and may(peer):
+            return peer
+    return None
+
+
+def _may_give_way(peer: Peer) -> bool:
+    serves = peer.connection.role in (Role.WORK, Role.SUPERVISE)
+    return not (serves or peer.holds or peer.unanswered)
 
 
 def _take_due(since: _Since, until_ms: int) -> list[Peer]:

@@ -18,9 +18,17 @@ from .peer import HOLD_ANSWER, HOLD_OVER, Peer
 class Delivery:
     """Knows the peers by connection, and which of them something is for."""
 
-    def __init__(self, departures: Departures, log: EventLog, is_over: Callable[[Peer], None]) -> None:
+    def __init__(
+        self,
+        departures: Departures,
+        log: EventLog,
+        *,
+        answered: Callable[[Peer, int], None],
+        is_over: Callable[[Peer], None],
+    ) -> None:
         self._departures = departures
         self._log = log
+        self._answered = answered
         self._is_over = is_over
         self._unsent: dict[Peer, None] = {}
         self._resumed: list[Peer] = []
@@ -53,8 +61,12 @@ class Delivery:
 
     def reply(self, peer: Peer, request: int, message: Message) -> None:
         """Answer one request, or refuse it if `message` is a Refusal."""
-        peer.unanswered -= 1
+        self._answered(peer, request)
         connection = peer.connection
+        if not peer.is_reachable:
+            # Not even made into bytes, which is what costs most.
+            self._unsent[peer] = None
+            return
         if type(message) is Refusal:
             self.say(peer, connection.refuse(request, message))
         else:
@@ -99,11 +111,12 @@ class Delivery:
         while self._unsent:
             unsent, self._unsent = self._unsent, {}
             for peer in unsent:
-                peer.flush()
-                if peer.over or peer.gone or peer.broken:
+                if peer.flush():
+                    self._resumed.append(peer)
+                if peer.over or not peer.is_reachable:
                     self._is_over(peer)
 
     def take_resumed(self) -> list[Peer]:
-        """Text peers whose line was answered since the last call: their next line may be read."""
+        """Peers of which more may be taken up than at the last call: a line was answered, or they caught up."""
         resumed, self._resumed = self._resumed, []
-        return resumed
+        return [peer for peer in resumed if peer.id in self.peers]

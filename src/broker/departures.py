@@ -3,12 +3,16 @@
 A dying process closes its sockets a moment before its pidfd fires. So when a worker or supervisor
 hangs up, the verdict waits for its pidfd, but not for long: what has not fired by then belongs to a
 process that lives and may come back.
+
+A worker that leaves with nothing open, and a supervisor that leaves when its workers have, end in order.
+Nothing is said of the one, and of the other only that its pool has left (`liveness`).
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..proto import limits
+from ..proto.connection import END_OF_FILE
 from ..proto.model import Role
 from .core.events import Disconnected, Event, PeerExited
 from .log import Log
@@ -21,9 +25,11 @@ VERDICT_MS = 50
 class Departures:
     """Peers between the end of their connection and the verdict."""
 
-    def __init__(self, step: Callable[[Event], None], log: Log) -> None:
+    def __init__(self, step: Callable[[Event], None], log: Log, is_missed: Callable[[int], bool]) -> None:
+        """`is_missed`: whether the end of a connection, by its number, leaves something open."""
         self._step = step
         self._log = log
+        self._is_missed = is_missed
         self._waiting: dict[int, tuple[Peer, int]] = {}
 
     def __contains__(self, id: int) -> bool:
@@ -74,7 +80,7 @@ class Departures:
         return max(next(iter(self._waiting.values()))[1] - now_ms, 0)
 
     def _tell(self, peer: Peer) -> None:
-        if peer.key is not None:
+        if peer.key is not None and (peer.reason not in ("", END_OF_FILE) or self._is_missed(peer.id)):
             pid = peer.credentials.pid
             self._log.event("disconnected", pid=pid, died=peer.exited, reason=peer.reason)
         if peer.introduced:

@@ -9,7 +9,7 @@ Order within a round, and why:
 1. Time is read. If the loop should have been here long ago, the broker itself was stopped or starved:
    everything that waits in the sockets is read first, then the core is told how long it was
    (`Stalled`), and only then may anything expire.
-2. Peers that are ready; then newcomers.
+2. Peers that are ready; then newcomers; then turns for those who have said more (see `intake`).
 3. Deadlines of the core. After the peers, so that a heartbeat that arrived in time counts. None while a
    batch does not fit on the disk: a job that waits in it has not left the broker and cannot be late, and
    a verdict could not be shown. Once it is stored the core is told how long it was held, as after a stall.
@@ -25,7 +25,7 @@ import trio
 
 from ..proto import limits, work
 from ..proto.connection import UNANSWERABLE, Ended, Refused, Request
-from ..proto.messages import Enqueue, Hello, Jobs, Message, Refusal, Snapshot, StatusReport
+from ..proto.messages import Enqueue, Hello, Jobs, Refusal, Snapshot, StatusReport, Wait
 from .chores import CHECKPOINT_MS
 from .clock import Clock
 from .committer import Committer
@@ -44,11 +44,12 @@ from .core.step import Core
 from .deadlines import Deadlines
 from .delivery import Delivery
 from .departures import Departures
+from .intake import Intake
 from .listener import REST_MS, Listener
 from .listing import page_of_jobs
 from .log import Log as EventLog
 from .payloads import PayloadCache
-from .peer import HOLD_ANSWER, HOLD_BUDGET, HOLD_OVER, Peer
+from .peer import HOLD_BUDGET, HOLD_OVER, HOLD_TURN, Peer
 from .poller import IN, Poller
 from .questions import Questions
 from .snapshots import Snapshots
@@ -101,8 +102,20 @@ class Driver:
         self._log = log
         self._about = about
         self.poller = Poller()
-        self._departures = Departures(self.step, log)
-        self._delivery = Delivery(self._departures, log, self._end_if_over)
+        self._departures = Departures(self.step, log, core.is_missed)
+        self.deadlines = Deadlines()
+        self._intake = Intake(
+            self.deadlines,
+            round_ms=lambda: self.now.mono_ms,
+            clock_ms=lambda: clock().mono_ms,
+            request=self._request,
+            said=self._said_nothing_legal,
+            ended=self._end_if_over,
+            is_stuck=lambda: self.committer.is_stuck,
+        )
+        self._delivery = Delivery(
+            self._departures, log, answered=self._intake.answered, is_over=self._end_if_over
+        )
         self._peers = self._delivery.peers
         self.committer = Committer(
             runner,
@@ -112,8 +125,7 @@ class Driver:
             make_room=storage.make_room,
             cache=PayloadCache(limits.PAYLOAD_CACHE_BYTES),
         )
-        self.questions = Questions(core, self.committer, self._perform)
-        self.deadlines = Deadlines()
+        self.questions = Questions(core, self.committer, self._perform, self._intake.looked_up)
         self._snapshots = Snapshots(snapshots, self.committer, runner, self.commit_failed)
         self._listener: Listener | None = None
         self._named: dict[tuple[Any, ...], Peer] = {}
@@ -161,7 +173,9 @@ class Driver:
         delay_ms = self._round()
         for _ in range(ROUNDS_MAX):
             # With work in flight the journal thread must get the interpreter, see `YieldToJournal`.
-            if delay_ms is None or self._runner.is_busy or not self.poller.look():
+            if delay_ms is None or self._runner.is_busy:
+                break
+            if not (self._intake.has_turns or self.poller.look()):
                 break
             delay_ms = self._round()
         return delay_ms
@@ -180,6 +194,7 @@ class Driver:
             if not self.poller.poll():
                 break
         self._accept()
+        self._intake.take_turns()
         if self._stop_wanted and self._stop_by_ms is None:
             self._begin_stop()
         started_ms = self.now.mono_ms
@@ -238,6 +253,8 @@ class Driver:
         return self._core.next_deadline(self.now)
 
     def _delay_ms(self) -> int:
+        if self._intake.has_turns:
+            return 0
         delay_ms = self._departures.delay_ms(self.now.mono_ms)
         if self._listener is not None and self._listener.rests:
             delay_ms = min(delay_ms, REST_MS)
@@ -266,10 +283,11 @@ class Driver:
                 self.now = self._clock()
             self._runner.collect()
             for peer in self._delivery.take_resumed():
-                self._process(peer)
+                self._intake.hear(peer)
             self._hand_over()
             if self._runner.submitted == self._waited_for:
-                return
+                break
+        self._intake.defer(self._delivery.take_resumed())
 
     def _hand_over(self) -> None:
         self.questions.ask()
@@ -325,39 +343,26 @@ class Driver:
     def received(self, peer: Peer) -> None:
         """A peer was read from, or ended. Called by the peer itself."""
         if not self._departures.settled(peer):
-            self._process(peer)
-
-    def _process(self, peer: Peer) -> None:
-        """Handle what a peer has said, as far as it may be handled now."""
-        connection = peer.connection
-        is_new = False
-        while peer.gone or not (connection.is_text and peer.unanswered):
-            event = connection.next_event()
-            if event is None:
-                break
-            is_new = True
-            if isinstance(event, Request):
-                self._request(peer, event.number, event.message)
-            else:
-                self._said_nothing_legal(peer, event)
-        if connection.is_text and peer.unanswered and not peer.gone:
-            peer.hold(HOLD_ANSWER)
-        self.deadlines.heard(peer, self.now.mono_ms, is_new=is_new)
-        if peer.over or peer.gone or peer.broken:
-            self._end_if_over(peer)
+            self._intake.hear(peer)
 
     def _said_nothing_legal(self, peer: Peer, event: Refused | Ended) -> None:
-        if event.data:
-            self._delivery.say(peer, event.data)
         if isinstance(event, Ended):
-            peer.over, peer.reason = True, event.reason
-            if event.data:
-                # After an error what was asked before it is still answered, but not waited for long.
-                peer.finish_by_ms = self.now.mono_ms + FINISH_MS
-            peer.hold(HOLD_OVER)
+            self._say_last(peer, event.reason, event.data)
+        else:
+            self._delivery.say(peer, event.data)
 
-    def _request(self, peer: Peer, number: int, message: Message) -> None:
-        peer.unanswered += 1
+    def _say_last(self, peer: Peer, reason: str, error: bytes) -> None:
+        """Nothing more is taken from a peer. An error is told once all before it is answered, or late."""
+        peer.over, peer.reason, peer.last_words = True, reason, error
+        if error:
+            peer.finish_by_ms = self.now.mono_ms + FINISH_MS
+        peer.hold(HOLD_OVER)
+
+    def _request(self, peer: Peer, request: Request) -> None:
+        number, _, message = request
+        if type(message) is not work.Progress:
+            # That one is never answered.
+            peer.unanswered += 1
         if not peer.introduced:
             peer.introduced = True
             credentials = peer.credentials
@@ -375,7 +380,7 @@ class Driver:
         older = self._named.get(key)
         if older is not None:
             older.drain()
-            self._process(older)
+            self._intake.hear_out(older)
         self._departures.returned(key)
         self._named[key] = peer
         peer.key = key
@@ -397,6 +402,8 @@ class Driver:
                 if self._storage.take(len(message.payload), self.now):
                     self.step(StorageChanged(True))
             self.step(event)
+            if isinstance(message, Wait):
+                self._intake.waits(peer, request)
 
     def _count(self, peer: Peer, payload_bytes: int) -> None:
         self._batch_bytes += payload_bytes
@@ -406,19 +413,26 @@ class Driver:
 
     def _time_out(self, peer: Peer, code: str, text: str) -> None:
         """A deadline of the connection itself has passed."""
-        self._delivery.say(peer, peer.connection.refuse(UNANSWERABLE, Refusal(code, text)))
-        peer.over, peer.reason, peer.finish_by_ms = True, code, self.now.mono_ms
-        peer.hold(HOLD_OVER)
+        self._say_last(peer, code, peer.connection.refuse(UNANSWERABLE, Refusal(code, text)))
+        self._end_if_over(peer)
 
     def _end_if_over(self, peer: Peer) -> None:
         """End a connection once nothing of it is unhandled, nor on its way to somebody who listens."""
-        if peer.queued or peer.id not in self._peers:
+        if peer.queued or peer.holds & HOLD_TURN or peer.id not in self._peers:
             return
-        nobody_listens = peer.gone or peer.broken
-        is_answered = not peer.unanswered or 0 < peer.finish_by_ms <= self.now.mono_ms
-        if nobody_listens or (peer.over and is_answered and peer.is_flushed):
+        is_late = 0 < peer.finish_by_ms <= self.now.mono_ms
+        if peer.gone:
             self.end(peer)
-        elif peer.finish_by_ms:
+        elif peer.broken:
+            # It may have said something before it ended, which counts.
+            peer.lose()
+        elif peer.over and (is_late or not peer.unanswered):
+            if peer.last_words:
+                last_words, peer.last_words = peer.last_words, b""
+                self._delivery.say(peer, last_words)
+            elif is_late or peer.is_flushed:
+                self.end(peer)
+        if peer.finish_by_ms and peer.id in self._peers:
             self.deadlines.finishing(peer)
 
     def end(self, peer: Peer) -> None:
@@ -427,6 +441,7 @@ class Driver:
             return
         if self._listener is not None:
             self._listener.left(peer)
+        self._intake.left(peer)
         if peer.key is not None and self._named.get(peer.key) is peer:
             del self._named[peer.key]
         self._departures.add(peer, self.now.mono_ms)

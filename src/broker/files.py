@@ -17,12 +17,21 @@ from contextlib import suppress
 from pathlib import PurePath
 
 from ..proto import limits
-from .refusals import DirectoryUnsafeError, DirectoryUnusableError, NetworkFileSystemError, OwnedError
+from .lasterror import LAST_ERROR
+from .refusals import (
+    DirectoryUnsafeError,
+    DirectoryUnusableError,
+    FileForeignError,
+    NetworkFileSystemError,
+    OwnedError,
+)
 
 JOURNAL = "journal.db"
 LOCK = "broker.lock"
 BALLAST = "ballast"
 SNAPSHOTS = "snapshots"
+JOURNAL_ENDS = ("-wal", "-shm", "-journal", ".new", ".new-wal", ".new-journal")
+"""Of files that SQLite makes beside the journal, and of a journal that is being made."""
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {
@@ -47,12 +56,15 @@ NETWORK_FILE_SYSTEMS = frozenset(
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def prepare_directory(path: str, *, uid: int) -> str:
-    """Make the directory (0700) or check it; its real path. A StartRefusedError if it is not safe."""
+def prepare_directory(path: str, *, uid: int, mode: int = 0o700, gid: int | None = None) -> str:
+    """Make the directory or check it; its real path. A StartRefusedError if it is not safe.
+
+    `mode` and `gid` are for one that is made here; one that was there stays as it is.
+    """
     if os.path.islink(path):
         raise DirectoryUnsafeError(path, "is a symbolic link; name the directory it points to")
     try:
-        _make(os.path.abspath(path))
+        _make(os.path.abspath(path), mode, gid)
         status = os.lstat(path)
     except OSError as error:
         raise DirectoryUnusableError(
@@ -71,12 +83,39 @@ def prepare_directory(path: str, *, uid: int) -> str:
     return real
 
 
-def _make(path: str) -> None:
+def check_files(directory: str) -> None:
+    """FileForeignError if something else bears the name of one of our files: a FIFO would block whoever
+    opens it, and nothing of another kind can be written. The journal itself is judged where it is opened."""
+    for name in (LOCK, BALLAST, LAST_ERROR, f"{LAST_ERROR}.new", *(JOURNAL + end for end in JOURNAL_ENDS)):
+        path = os.path.join(directory, name)
+        with suppress(FileNotFoundError):
+            mode = os.lstat(path).st_mode
+            if not stat.S_ISREG(mode):
+                raise FileForeignError(path, f"is {kind_of_file(mode)}, not a file; move it away")
+
+
+def kind_of_file(mode: int) -> str:
+    """What something is that should have been a file, with its article."""
+    kinds = (
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISLNK, "a symbolic link"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+    )
+    return next((name for test, name in kinds if test(mode)), "something else")
+
+
+def _make(path: str, mode: int, gid: int | None) -> None:
     # Not `makedirs`, which leaves the mode of what is above to the umask.
     for each in (*map(str, reversed(PurePath(path).parents)), path):
         if not os.path.lexists(each):
             with suppress(FileExistsError):
                 os.mkdir(each, 0o700)
+                # Opened to others only when its group is right.
+                if gid is not None:
+                    os.chown(each, -1, gid)
+                if mode != 0o700:
+                    os.chmod(each, mode)
 
 
 def _check_directory(path: str, status: os.stat_result, uid: int) -> None:
@@ -190,7 +229,11 @@ class Ballast:
     def fill(self, *, spare_bytes: int = limits.LOW_WATER_BYTES) -> bool:
         """Take on the ballast if it is missing and `spare_bytes` would still be free; whether it is there."""
         with suppress(FileNotFoundError):
-            if os.lstat(self._path).st_blocks * 512 >= self._size_bytes:
+            status = os.lstat(self._path)
+            if not stat.S_ISREG(status.st_mode):
+                # Not ours; the next start says so. Until then the broker does without.
+                return False
+            if status.st_blocks * 512 >= self._size_bytes:
                 return True
         if free_bytes(self._directory) < self._size_bytes + spare_bytes:
             return False
@@ -211,6 +254,8 @@ class Ballast:
     def release(self) -> bool:
         """Throw it off; whether there was any."""
         try:
+            if not stat.S_ISREG(os.lstat(self._path).st_mode):
+                return False
             os.unlink(self._path)
         except FileNotFoundError:
             return False

@@ -6,6 +6,7 @@ be checked. Writing it is best effort: the disk may be what failed.
 
 import json
 import os
+import stat
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -24,10 +25,12 @@ def write_last_error(directory: str, error: LastError) -> bool:
     """Write it down, in place of an earlier one; False if even that cannot be written."""
     path = os.path.join(directory, LAST_ERROR)
     body = json.dumps(error._asdict()) + "\n"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        fd = os.open(
-            f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            # Not ours to replace.
+            return False
+        fd = os.open(f"{path}.new", flags, 0o600)
         with os.fdopen(fd, "w", encoding="ascii") as file:
             file.write(body)
         os.replace(f"{path}.new", path)
@@ -40,10 +43,14 @@ def read_last_error(directory: str) -> LastError | None:
     """The last one, or None if there is none. A file that makes no sense counts as an error too."""
     path = os.path.join(directory, LAST_ERROR)
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read(64 * 1024)
+        # Whatever lies there under this name, nobody is to wait for it.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            text = file.read(64 * 1024).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
+    except OSError as error:
+        return LastError(0, "STORAGE", f"{path} cannot be read: {error.strerror}")
     with suppress(ValueError, TypeError, KeyError):
         fields: dict[str, Any] = json.loads(text)
         return LastError(

@@ -4,8 +4,9 @@ Bounds follow from the descriptors this process may have (the soft limit is rais
 at start): two for each connection, its socket and its pidfd, after a reserve for everything else.
 One uid may have half of the places, and the last of them are kept for those who may administer.
 
-Whoever finds no place is told so and closed, at once. A connection that has said nothing for a
-second gives way to a newcomer: it may be an idle one of many, and `stoker status` must get in. If
+Whoever finds no place is told so and closed, at once. A connection that has said nothing for a second,
+or else one that has owed the rest of a frame for longest, gives way to a newcomer: it may be an idle one
+of many, and `stoker status` must get in. If
 descriptors run out all the same, one that is held in reserve is given up for a moment to accept and
 refuse; and if even that fails, the listener rests. It stays readable all the while, so that trying
 again at once would be a busy loop.
@@ -22,7 +23,7 @@ from ..proto.connection import UNANSWERABLE, Connection
 from ..proto.messages import Refusal
 from ..proto.model import Role
 from . import access
-from .access import Credentials
+from .access import NO_GRANTS, Credentials, Grants
 from .deadlines import Deadlines
 from .log import Log
 from .peer import Peer
@@ -47,7 +48,8 @@ ACCEPTS_MAX = 64
 """In one round, so that a flood of connections does not hold up those that exist."""
 
 REST_MS = 100
-SILENT_GIVES_WAY_MS = 1000
+GIVES_WAY_MS = 1000
+"""After so long without a first word, or the rest of what was begun."""
 
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -69,6 +71,7 @@ class Listener:
         *,
         capacity: int,
         own_uid: int,
+        grants: Grants = NO_GRANTS,
         on_input: Callable[[Peer], None],
         on_evicted: Callable[[Peer], None],
     ) -> None:
@@ -78,6 +81,7 @@ class Listener:
         self._deadlines = deadlines
         self._capacity = capacity
         self._own_uid = own_uid
+        self._grants = grants
         self._on_input = on_input
         self._on_evicted = on_evicted
         self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -169,7 +173,8 @@ class Listener:
             credentials = access.peer_credentials(connected)
             with contextlib.suppress(OSError):
                 connected.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
-            roles = access.roles(credentials, self._own_uid)
+            groups = access.peer_groups(connected) if self._grants.names_groups else ()
+            roles = access.roles(credentials, self._own_uid, self._grants, groups)
             refusal = self._refusal(credentials, roles, now_ms)
             if refusal is not None:
                 self._turn_away(connected, refusal, credentials.uid)
@@ -208,7 +213,7 @@ class Listener:
 
     def _refusal(self, credentials: Credentials, roles: frozenset[Role], now_ms: int) -> Refusal | None:
         if not roles:
-            return Refusal("forbidden", f"uid {credentials.uid} has no role here")
+            return Refusal("forbidden", *access.why_nothing(credentials))
         if self._has_room(credentials.uid, roles) or self._evict(credentials.uid, now_ms):
             return None
         return Refusal(
@@ -222,11 +227,13 @@ class Listener:
         return self.connection_count < self._capacity - kept and self._by_uid[uid] < self._capacity // 2
 
     def _evict(self, uid: int, now_ms: int) -> bool:
-        """Close the same user's longest silent connection, if it had time to speak."""
-        peer = self._deadlines.longest_silent(uid, SILENT_GIVES_WAY_MS, now_ms)
+        """Close the same user's connection that owes its words for longest, if it had time to speak."""
+        peer, said = self._deadlines.longest_silent(uid, GIVES_WAY_MS, now_ms), "said nothing"
+        if peer is None:
+            peer, said = self._deadlines.longest_incomplete(uid, GIVES_WAY_MS, now_ms), "was in mid-frame"
         if peer is None:
             return False
-        refusal = Refusal("too_many_connections", "silent for so long that it gave way to another")
+        refusal = Refusal("too_many_connections", f"{said} for so long that it gave way to another")
         peer.send(peer.connection.refuse(UNANSWERABLE, refusal))
         peer.flush()
         self._on_evicted(peer)

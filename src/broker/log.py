@@ -1,41 +1,23 @@
-"""The broker's log: one line a decision on standard error, as `time broker event key=value ...`.
+"""The broker's log: one line a decision on standard error (`config.logline` has the form of lines).
 
-Whatever a value holds, a line stays one line of plain ASCII: control characters, quotes and all
-that is not ASCII are escaped, long values are cut. Each event may say so many lines in so many
-seconds; what is held back is counted and the count is told later. Payloads are never logged: that
-is up to the callers.
+Each event may say so many lines in so many seconds; what is held back is counted and the count is told
+later. Payloads are never logged: that is up to the callers.
 
 A reader of standard error that stopped reading must not stop the broker. So a line is written only
 if it fits without waiting, and is otherwise dropped and counted.
 """
 
-import json
 import os
 import select
 import time
 from collections.abc import Callable
 
-LINE_BYTES_MAX = 2048
-"""Well under PIPE_BUF, so that lines of several processes on one pipe never mix."""
-
-VALUE_CHARACTERS_MAX = 300
+from ..config import logline
+from ..config.logline import LOGFMT
 
 BURST = 20
 WINDOW_S = 5.0
 """So many lines of one event name in so many seconds."""
-
-_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-/+,@%[]()<>#*'")
-
-
-def quote(value: object) -> str:
-    """One value: bare if nothing in it needs care, else a JSON string in plain ASCII."""
-    text = value if isinstance(value, str) else str(value)
-    if len(text) > VALUE_CHARACTERS_MAX:
-        text = text[:VALUE_CHARACTERS_MAX] + "..."
-    if text and _PLAIN.issuperset(text):
-        return text
-    # json leaves DEL alone, which terminals act on.
-    return json.dumps(text).replace("\x7f", "\\u007f")
 
 
 class _Budget:
@@ -53,9 +35,15 @@ class Log:
     """Writes events to one descriptor, which it does not own."""
 
     def __init__(
-        self, descriptor: int = 2, *, name: str = "broker", clock: Callable[[], float] = time.monotonic
+        self,
+        descriptor: int = 2,
+        *,
+        form: str = LOGFMT,
+        name: str = "broker",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._descriptor = descriptor
+        self._form = form
         self._name = name
         self._clock = clock
         self._budgets: dict[str, _Budget] = {}
@@ -73,7 +61,12 @@ class Log:
         if budget.held_back:
             fields["held_back"] = budget.held_back
             budget.held_back = 0
-        self._write(self._line(event, fields))
+        self._say(logline.moment(time.time()), self._name, event, fields)
+
+    def figures(self, at_s: int, **fields: object) -> None:
+        """Figures as of a whole second; as JSON their event is `figures`. The caller bounds their number."""
+        event, source = ("", "") if self._form == LOGFMT else ("figures", self._name)
+        self._say(logline.second(at_s), source, event, fields)
 
     def _budget(self, event: str, burst: int) -> _Budget:
         now = self._clock()
@@ -84,16 +77,12 @@ class Log:
             budget.since, budget.left = now, burst
         return budget
 
-    def _line(self, event: str, fields: dict[str, object]) -> bytes:
-        at = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
-        pairs = "".join(f" {key}={quote(value)}" for key, value in fields.items())
-        line = f"{stamp}.{int(at * 1000) % 1000:03d}Z {self._name} {event}{pairs}"
-        return line[: LINE_BYTES_MAX - 1].encode("ascii", "backslashreplace") + b"\n"
+    def _say(self, stamp: str, source: str, event: str, fields: dict[str, object]) -> None:
+        if self._dropped:
+            fields["lines_dropped"] = self._dropped
+        self._write(logline.line(self._form, stamp, source, event, fields))
 
     def _write(self, line: bytes) -> None:
-        if self._dropped:
-            line = line[:-1] + f" lines_dropped={self._dropped}\n".encode("ascii")
         try:
             if self._writable.poll(0) and os.write(self._descriptor, line):
                 self._dropped = 0

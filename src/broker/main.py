@@ -28,14 +28,14 @@ import trio
 
 from .. import __version__
 from ..config.exits import Exit
-from ..config.settings import BrokerSettings, QueueSettings
+from ..config.settings import BrokerSettings
 from . import clock
-from .access import OVERFLOW_UID
+from .access import OVERFLOW_UID, Grants
 from .chores import Chores
-from .core.rules import QueueRules, Rules
+from .core.rules import Rules
 from .core.step import Core
 from .driver import Driver
-from .files import JOURNAL, SNAPSHOTS, Ballast, OwnerLock, prepare_directory
+from .files import JOURNAL, SNAPSHOTS, Ballast, OwnerLock, check_files, prepare_directory
 from .journal import Journal, JournalBrokenError, JournalFullError, Recovered, Retention
 from .lasterror import LastError, mark_recovered, read_last_error, write_last_error
 from .listener import Listener, connections_max
@@ -63,16 +63,25 @@ OpenJournal = Callable[[str, BrokerSettings, bool], Journal]
 """Makes the journal of a state directory; the flag says that the last run ended in a storage error."""
 
 
-def main(settings: BrokerSettings) -> int:
-    """`stoker broker`: run until told to stop; the exit code."""
+def main(settings: BrokerSettings, *, ready: Callable[[], None] = lambda: None) -> int:
+    """`stoker broker`: run until told to stop; the exit code. `ready` is called when it is listening."""
     _prepare_process()
-    return serve_to_the_end(settings, Log())
+    return serve_to_the_end(settings, Log(form=settings.log_format), ready=ready)
 
 
-def serve_to_the_end(settings: BrokerSettings, log: Log, *, open_journal: OpenJournal | None = None) -> int:
+def serve_to_the_end(
+    settings: BrokerSettings,
+    log: Log,
+    *,
+    open_journal: OpenJournal | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> int:
     """The same, in a process that is somebody else's to prepare. Tests bring their own journal."""
+    serve = partial(
+        run_broker, settings, log, open_journal=open_journal or open_sqlite, started=lambda _: ready()
+    )
     try:
-        trio.run(partial(run_broker, settings, log, open_journal=open_journal or open_sqlite))
+        trio.run(serve)
     except (JournalBrokenError, JournalFullError) as error:
         # First, because damage is both: met while running it is no refusal to start.
         return _broke(error, settings.data, log)
@@ -137,11 +146,13 @@ async def run_broker(
     """Start, serve until SIGTERM, SIGINT or `Driver.stop`, and end. Raises what kept it from either."""
     uid = os.geteuid()
     if uid == OVERFLOW_UID:
-        raise StartRefusedError(
-            settings.socket, "cannot be served by uid 65534, which stands for any stranger"
+        says = (
+            f"uid {OVERFLOW_UID} (nobody) stands for every user that the kernel cannot name; use another user"
         )
+        raise StartRefusedError(settings.socket, says)
     directory = prepare_directory(settings.data, uid=uid)
     with contextlib.ExitStack() as undo:
+        check_files(directory)
         undo.callback(OwnerLock(directory).release)
         notifier = Notifier(os.environ)
         last_error = read_last_error(directory)
@@ -204,17 +215,35 @@ def _serve(
         driver.commit_failed,
     )
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    place = ListeningSocket(settings.socket, mode=settings.socket_mode, gid=settings.socket_gid)
+    access = settings.access
+    grants = Grants(access.submit, access.work, access.admin)
+    _warn_if_closed(place, settings, grants, log)
     listener = Listener(
-        ListeningSocket(settings.socket),
+        place,
         driver.poller,
         log,
         driver.deadlines,
         capacity=connections_max(descriptors),
         own_uid=os.geteuid(),
+        grants=grants,
         on_input=driver.received,
         on_evicted=driver.end,
     )
     driver.serve(listener, chores.pass_time)
+
+
+def _warn_if_closed(place: ListeningSocket, settings: BrokerSettings, grants: Grants, log: Log) -> None:
+    """Say so when the files keep out those whom the configuration lets in: they only see a refusal."""
+    if grants.names_anybody and not settings.socket_mode & 0o022:
+        log.event(
+            "socket_closed_to_others",
+            mode=f"{settings.socket_mode:04o}",
+            advice="[access] lets others in; set socket_mode, and socket_group for 0660",
+        )
+    hindrance = place.closed_to()
+    if hindrance is not None:
+        log.event("socket_closed_to_others", directory=hindrance, advice="chmod it, or choose another")
 
 
 async def _run_until_stopped(driver: Driver, thread: JournalThread, notifier: Notifier, log: Log) -> None:
@@ -312,17 +341,13 @@ def _recover(settings: BrokerSettings, recovered: Recovered) -> Core:
 
 def _rules(settings: BrokerSettings) -> Rules:
     return Rules(
-        queue_default=_queue_rules(settings.queue_default),
-        queues={name: _queue_rules(queue) for name, queue in settings.queues.items()},
+        queue_default=settings.queue_default,
+        queues=settings.queues,
         heartbeat_ms_max=settings.heartbeat_ms_max,
         reconnect_grace_ms=settings.reconnect_grace_ms,
         supervisor_grace_ms=settings.supervisor_grace_ms,
         kill_grace_ms=settings.kill_grace_ms,
     )
-
-
-def _queue_rules(queue: QueueSettings) -> QueueRules:
-    return QueueRules(queue.jobs_max, queue.bytes_max, queue.dead_max, queue.overflow, queue.policy)
 
 
 def _retention(settings: BrokerSettings) -> Retention:

@@ -1,6 +1,6 @@
 """Owners of leases after a restart: which of them are proved dead?
 
-The journal names the holder of each lease as `boot_id/pid_namespace/pid/start_ticks/nonce`. Only
+The journal names the holder of each lease, and its supervisor, as `boot_id/pid_namespace/pid/start_ticks/nonce`. Only
 two proofs count: the host was started anew since, or the holder's pid, looked up in the very PID
 namespace it was named in, is gone, a zombie, or another process. Everything else is "not known",
 and the reconnect grace decides.
@@ -29,9 +29,9 @@ class Owners:
         self._namespace = pid_namespace() if namespace is None else namespace
         self._proc = proc
 
-    def is_proved_dead(self, worker: str) -> bool:
+    def is_proved_dead(self, owner: str) -> bool:
         """Whether the process of that identity text has certainly ended."""
-        parts = worker.split("/")
+        parts = owner.split("/")
         if len(parts) != 5 or not all(_is_number(part) for part in parts[1:4]):
             return False
         if parts[0] != self._boot:

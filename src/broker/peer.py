@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..proto import limits
-from ..proto.connection import Connection
+from ..proto.connection import Connection, Request
 from ..proto.model import Role
 from .access import Credentials
 from .poller import ERROR, HANGUP, IN, OUT, Poller
@@ -28,7 +28,7 @@ _DONT_WAIT = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 # message.
 
 HOLD_BACKLOG = 1
-"""It does not read what it was sent."""
+"""It is behind with taking answers, see `Peer.is_behind`."""
 
 HOLD_LOOK_UP = 2
 """A message of it waits for the journal; what follows must not overtake it."""
@@ -41,6 +41,13 @@ HOLD_BUDGET = 8
 
 HOLD_OVER = 16
 """Nothing more will be read: end of file, or bytes that were no frame."""
+
+HOLD_TURN = 32
+"""It has said more than its share, or something costly, and waits for a turn."""
+
+ANSWER_BYTES = 256
+"""Counted for an answer of a request that is not known to have a large one. In memory an answer that is
+decided takes about so much."""
 
 DRAIN_READS_MAX = 64
 """More than any socket buffer holds. Without a bound, a child that inherited the connection of a dead
@@ -67,11 +74,15 @@ class Peer:
         "id",
         "introduced",
         "key",
+        "last_words",
         "on_input",
         "over",
+        "owes",
         "pidfd",
+        "put_off",
         "queued",
         "reason",
+        "reserved_bytes",
         "unanswered",
     )
 
@@ -97,7 +108,13 @@ class Peer:
         """Of a worker its identity, of a supervisor its ticket."""
         self.queued: deque[Any] = deque()
         """Messages that wait for a look-up, and those behind them."""
+        self.put_off: Request | None = None
+        """A costly request that waits for its turn, before all that is still in the connection."""
         self.unanswered = 0
+        self.owes: dict[int, int] = {}
+        """Of the unanswered requests those whose answer may be large or late, with what is reserved for it."""
+        self.reserved_bytes = 0
+        """The sum of those."""
         self.over = False
         """The connection has said its last event; what is unanswered may still be answered."""
         self.gone = False
@@ -108,6 +125,8 @@ class Peer:
         """The last bytes sent may have been cut, or it stopped reading altogether."""
         self.finish_by_ms = 0
         """After an error: when to close even if something is unanswered. 0: no such time."""
+        self.last_words = b""
+        """The error that ends the connection. It leaves behind all answers."""
         self.reason = ""
         self._poller = poller
         self.holds = 0
@@ -126,16 +145,22 @@ class Peer:
 
     def ready(self, flags: int) -> None:
         """The socket has something to read, room to write, or ended."""
-        if flags & OUT:
-            self.flush()
-        if flags & (HANGUP | ERROR):
-            self.drain()
-            self.gone = True
-            self._poller.remove(self._socket.fileno())
+        if flags & OUT and (self.flush() or self.broken):
             self.on_input(self)
+            if self._socket.fileno() < 0:
+                return
+        if flags & (HANGUP | ERROR):
+            self.lose()
         elif flags & IN and not self.holds:
             self._read()
             self.on_input(self)
+
+    def lose(self) -> None:
+        """Nobody can be answered any more. What was said before counts to the last byte."""
+        self.drain()
+        self.gone = True
+        self._poller.remove(self._socket.fileno())
+        self.on_input(self)
 
     def process_ended(self, _: int) -> None:
         """The pidfd fired. A whole ack that was written before the death counts, so read first."""
@@ -190,6 +215,8 @@ class Peer:
 
     def send(self, data: bytes) -> None:
         """Add bytes for the next `flush`."""
+        if not self.is_reachable:
+            return
         self._outgoing.append(data)
         self._outgoing_bytes += len(data)
         if self._outgoing_bytes > limits.OUTGOING_BYTES_MAX:
@@ -197,24 +224,35 @@ class Peer:
             self.reason = "it has stopped reading"
 
     @property
+    def is_reachable(self) -> bool:
+        """What is sent to it can still arrive."""
+        return not (self.gone or self.broken)
+
+    @property
     def is_flushed(self) -> bool:
         """Nothing is on its way out, or nothing can be."""
-        return self._outgoing_bytes == 0 or self.gone or self.broken
+        return self._outgoing_bytes == 0 or not self.is_reachable
 
-    def flush(self) -> None:
-        """Send what the socket takes now."""
-        if self._outgoing and not (self.gone or self.broken):
+    @property
+    def is_behind(self) -> bool:
+        """More answers wait for it than it should have outstanding, made or not."""
+        ordinary = self.unanswered - len(self.owes)
+        waiting = self._outgoing_bytes + self.reserved_bytes + ANSWER_BYTES * ordinary
+        return waiting > limits.OUTGOING_BYTES_PAUSE
+
+    def flush(self) -> bool:
+        """Send what the socket takes now; whether the peer has caught up by that."""
+        if self._outgoing and self.is_reachable:
             data = b"".join((self._unsent, *self._outgoing))
             self._outgoing.clear()
             self._unsent = data[self._sent_of(data) :]
         elif self._unsent:
             self._unsent = self._unsent[self._sent_of(self._unsent) :]
         self._outgoing_bytes = len(self._unsent)
-        if self._outgoing_bytes > limits.OUTGOING_BYTES_PAUSE:
-            self.hold(HOLD_BACKLOG)
-        else:
-            self.unhold(HOLD_BACKLOG)
+        was_behind = self.holds & HOLD_BACKLOG
+        self.holds = self.holds | HOLD_BACKLOG if self.is_behind else self.holds & ~HOLD_BACKLOG
         self._update_interest()
+        return bool(was_behind and not self.holds & HOLD_BACKLOG)
 
     def _sent_of(self, data: bytes) -> int:
         try:

@@ -2,7 +2,8 @@
 
 A message with a look-up waits, and so does everything behind it on the same connection, because a
 connection's messages enter the core in their order. All look-ups of a round are one visit to the
-journal. A connection is not read from while it waits, so what waits is bounded by one read.
+journal. A connection is not read from while it waits, and `intake` takes up one share of what it has
+said, so what waits is bounded.
 
 The core is told at which step a look-up was asked; what left its memory since makes the look-up
 out of date (`LookAgain`), and it is asked anew, in front of all that waits behind it.
@@ -33,10 +34,17 @@ class _Question:
 class Questions:
     """Queues messages behind their look-ups and performs them in order."""
 
-    def __init__(self, core: Core, committer: Committer, perform: Callable[[Peer, Received], None]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        committer: Committer,
+        perform: Callable[[Peer, Received], None],
+        looked_up: Callable[[Peer], None],
+    ) -> None:
         self._core = core
         self._committer = committer
         self._perform = perform
+        self._looked_up = looked_up
         self._new: list[tuple[Peer, _Question]] = []
         self._outstanding: dict[int, int] = {}
         """Core step to the number of look-ups asked at it, oldest first."""
@@ -91,6 +99,7 @@ class Questions:
             if question.was_asked:
                 self.closed(question.event.asked_at)
         peer.unhold(HOLD_LOOK_UP)
+        self._looked_up(peer)
 
     def opened(self) -> int:
         """A look-up is made now: the step it belongs to, for `closed`."""

@@ -8,6 +8,7 @@ the path and says what to do. Nothing that is refused here is repaired, changed 
       DirectoryUnusableError    CANNOT_CREATE  cannot be made or used: permission, not a directory
       NetworkFileSystemError    CANNOT_CREATE  locks and syncs mean something else there
       OwnedError                OWNED          another broker is running on it
+      FileForeignError          DATA_REFUSED   something else bears the name of a file of ours
       JournalForeignError       DATA_REFUSED   not a journal of stoker
       JournalNewerError         DATA_REFUSED   written by a later release
       JournalEmptyError         DATA_REFUSED   zero bytes: what was in it is lost
@@ -48,6 +49,10 @@ class OwnedError(StartRefusedError):
     def __init__(self, path: str, says: str, *, pid: int | None = None) -> None:
         super().__init__(path, says)
         self.pid = pid
+
+
+class FileForeignError(StartRefusedError):
+    exit_word = "DATA_REFUSED"
 
 
 class JournalForeignError(StartRefusedError):

@@ -75,8 +75,15 @@ class Snapshots:
 
     def _refusal(self, error: Exception) -> Refusal:
         if isinstance(error, FileExistsError):
-            return Refusal("name_taken", f"{self._path} exists; no snapshot is ever overwritten")
+            return self._in_the_way(error)
         return Refusal("snapshot_failed", f"{self._path}: {error}")
+
+    def _in_the_way(self, error: FileExistsError) -> Refusal:
+        if self._path in (error.filename, error.filename2):
+            return Refusal("name_taken", f"{self._path} exists; no snapshot is ever overwritten")
+        if error.filename == self._directory:
+            return Refusal("snapshot_failed", f"{self._directory} is not a directory; move it away")
+        return Refusal("snapshot_failed", f"{error.filename} is left from an earlier one; remove it")
 
     def _came_back(self, message: Message | None) -> None:
         if message is not None:

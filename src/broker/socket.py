@@ -9,14 +9,19 @@ Order of making, and why:
    a full backlog from an absent listener.
 3. Only a socket, and only one of our own, is ever unlinked. Files, directories and symlinks stay,
    and the broker refuses to start.
-4. The mode is set on the descriptor before `bind`, so that there is no moment, under no umask, at
-   which another user could connect.
+4. The mode is set on the descriptor before `bind`, to the owner's alone, so that there is no moment,
+   under no umask, at which another user could connect who is not to. Only then the group is set, and
+   last the mode that was asked for; nobody can connect before `listen`.
+
+A directory that has to be made is one that those can pass through who may connect. One that is there
+is left as it is; `closed_to` says so if it keeps them out.
 
 A socket whose path was removed or replaced while the broker runs is bound anew (`keep_in_place`,
 called every second); connections that exist are not touched.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -25,7 +30,7 @@ import stat
 from .files import prepare_directory
 from .refusals import OwnedError, StartRefusedError
 
-SOCKET_MODE = 0o600
+PRIVATE_MODE = 0o600
 BACKLOG = 1024
 _LOCK_SUFFIX = ".lock"
 
@@ -37,18 +42,27 @@ class SocketUnusableError(StartRefusedError):
 class ListeningSocket:
     """The socket at `path`, and the lock that makes the path ours."""
 
-    def __init__(self, path: str) -> None:
-        """Make it. OwnedError if a live broker has it, another StartRefusedError if it cannot be."""
+    def __init__(self, path: str, *, mode: int = PRIVATE_MODE, gid: int | None = None) -> None:
+        """Make it. OwnedError if a live broker has it, another StartRefusedError if it cannot be.
+
+        `gid` is its group; None leaves it this process's.
+        """
         self.path = path
+        self._mode, self._gid = mode, gid
         self._uid = os.geteuid()
         self._directory = os.path.dirname(path) or "."
-        prepare_directory(self._directory, uid=self._uid)
+        self._prepare_directory()
         self._lock = self._take_lock()
         try:
             self.listener = self._bind()
         except BaseException:
             os.close(self._lock)
             raise
+
+    def _prepare_directory(self) -> None:
+        # Who may write to the socket may pass through its directory: 0660 is 0710, 0666 is 0711.
+        mode = 0o700 | (self._mode & 0o022) >> 1
+        prepare_directory(self._directory, uid=self._uid, mode=mode, gid=self._gid)
 
     def _take_lock(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -71,15 +85,40 @@ class ListeningSocket:
         self._remove_stale()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            os.fchmod(listener.fileno(), SOCKET_MODE)
+            os.fchmod(listener.fileno(), PRIVATE_MODE)
             listener.bind(self.path)
+            if self._gid is not None:
+                os.chown(self.path, -1, self._gid, follow_symlinks=False)
+            os.chmod(self.path, self._mode)
             listener.listen(BACKLOG)
             found = os.lstat(self.path)
         except OSError as error:
             listener.close()
-            raise SocketUnusableError(self.path, f"cannot be made: {error.strerror or error}") from None
+            with contextlib.suppress(StartRefusedError, OSError):
+                self._remove_stale()
+            raise self._refusal(error) from None
         self._place = (found.st_dev, found.st_ino)
         return listener
+
+    def _refusal(self, error: OSError) -> SocketUnusableError:
+        if error.errno == errno.EPERM and self._gid is not None:
+            return SocketUnusableError(
+                self.path,
+                f"cannot be given to group {self._gid}: only root can, or a user who is in it",
+            )
+        return SocketUnusableError(self.path, f"cannot be made: {error.strerror or error}")
+
+    def closed_to(self) -> str | None:
+        """What keeps out those whom the socket's mode lets in, on its directory; None if nothing does."""
+        wanted = (self._mode & 0o022) >> 1
+        status = os.stat(self._directory)
+        # Only its own group is asked about: another one's bits mean other people.
+        lacking = wanted & ~status.st_mode
+        if self._gid is not None and status.st_gid != self._gid and not status.st_mode & 0o001:
+            lacking |= wanted & 0o010
+        if not lacking:
+            return None
+        return f"{self._directory} has mode {stat.S_IMODE(status.st_mode):04o} and group {status.st_gid}"
 
     def _remove_stale(self) -> None:
         try:
@@ -109,7 +148,7 @@ class ListeningSocket:
 
         StartRefusedError if that cannot be done now: the old one stays, and the caller tries later.
         """
-        prepare_directory(self._directory, uid=self._uid)
+        self._prepare_directory()
         fresh = self._bind()
         old, self.listener = self.listener, fresh
         return old

@@ -7,21 +7,19 @@ from typing import Any
 import click
 
 from ..config.exits import Exit
-from ..proto.address import AddressError, socket_path, state_directory
-from .brokerflags import broker_flags, settings
-from .escape import escape
-from .options import pool_options, socket_option
-from .output import say
+from ..config.mistakes import SettingError
+from ..config.table import ACCESS, BROKER, LOG, POOL, QUEUES
+from .options import reload_option
+from .settingflags import effective_of, setting_flags
 
 _PR_SET_PDEATHSIG = 1
 _PARENT = click.option("--parent", type=int, hidden=True, help="End when this process has ended.")
 
 
 @click.command()
-@broker_flags
-@socket_option
+@setting_flags(BROKER, QUEUES, ACCESS, LOG)
 @_PARENT
-def broker(data: str | None, socket: str | None, parent: int | None, **flags: Any) -> int:
+def broker(parent: int | None, **flags: Any) -> int:
     """Run the broker alone, in the foreground. TERM ends it in order.
 
     Exit codes: 65 wrong or damaged files, 71 another broker holds the directory, 73 socket or
@@ -29,40 +27,63 @@ def broker(data: str | None, socket: str | None, parent: int | None, **flags: An
     """
     _end_with(parent)
     # The client commands never come here, so they never load what the broker needs.
-    from ..config.settings import SettingError
+    from ..config.settings import broker_settings
 
-    try:
-        chosen = settings(
-            flags,
-            socket=socket_path(socket, os.environ, os.getuid()),
-            data=state_directory(data, os.environ, os.getuid()),
-        )
-    except (SettingError, AddressError) as error:
-        say(f"stoker broker: {escape(str(error))}")
-        return Exit.CONFIG
+    effective = effective_of(flags, warn=parent is None)
+    settings = broker_settings(effective, os.environ, os.getuid())
+    effective.refuse_mistakes()
     from ..broker.main import main
 
-    return main(chosen)
+    return main(settings, ready=lambda: _tell(parent))
 
 
 @click.command()
 @click.argument("app")
-@pool_options
-@socket_option
+@setting_flags(POOL, LOG)
+@reload_option
 @_PARENT
-def pool(
-    app: str, workers: int, name: str | None, drain: int | None, socket: str | None, parent: int | None
-) -> int:
+def pool(app: str, parent: int | None, reload: bool, **flags: Any) -> int:
     """Run workers for APP, written module:name, in the foreground. TERM drains and ends them.
 
-    Exit code 69: the app does not import, or no worker ever became ready.
-    """
-    _end_with(parent)
-    path = socket_path(socket, os.environ, os.getuid())
-    from ..worker.main import main
+    HUP, or `stoker reload`: the code is loaded anew, and takes over when its workers have come up.
 
-    given = {} if drain is None else {"drain_ms": drain}
-    return main(app, socket=path, workers=workers, name=app if name is None else name, **given)
+    Exit codes: 69 the app does not import, or no worker ever became ready; 78 a wrong setting.
+    """
+    from ..config.settings import pool_settings
+    from ..worker.privileges import PrivilegeError, drop
+
+    effective = effective_of(flags, warn=parent is None)
+    # Whose broker it is looking for is decided by who starts it, whoever it becomes then.
+    settings = pool_settings(effective, os.environ, os.getuid())
+    effective.refuse_mistakes()
+    if settings.user is not None:
+        try:
+            drop(settings.user, settings.group)
+        except PrivilegeError as error:
+            raise SettingError(f"{effective.values['pool.user'].origin}: {error}") from None
+    # Not before: a change of user undoes it.
+    _end_with(parent)
+    from ..worker.main import main
+    from ..worker.output import OutputRules
+    from ..worker.recycling import Recycling
+
+    name = settings.name or app
+    return main(
+        app,
+        socket=settings.socket,
+        workers=settings.workers,
+        async_workers=settings.async_workers,
+        async_slots=settings.async_slots,
+        name=name,
+        queues=settings.queues,
+        drain_ms=settings.drain_ms,
+        memory_max=settings.memory_limit_bytes or 0,
+        output=OutputRules(settings.job_output == "attributed", settings.capture_bytes, settings.log_format),
+        recycling=Recycling(
+            settings.recycle_jobs or 0, settings.recycle_memory_bytes or 0, settings.recycle_age_ms or 0
+        ),
+        watch=reload,
+    )
 
 
 @click.command()
@@ -74,6 +95,15 @@ def demo() -> int:
     from ..demo.run import main
 
     return main()
+
+
+def _tell(parent: int | None) -> None:
+    """Tell the keeper that the broker is ready."""
+    from .keeper import READY_SIGNAL
+
+    # A parent that has ended meanwhile left its number to somebody else.
+    if parent is not None and parent == os.getppid():
+        os.kill(parent, READY_SIGNAL)
 
 
 def _end_with(parent: int | None) -> None:

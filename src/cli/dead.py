@@ -1,11 +1,18 @@
 """Commands about finished jobs: kick revives the dead, drop deletes."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ..proto import limits
-from .options import open_client, socket_option
+from .names import doubt
+from .options import NAME, name_argument, open_client, option_of, socket_option
 from .output import put
 
+if TYPE_CHECKING:
+    from ..client.sync import Client
+
+_QUEUE = option_of(NAME, "--queue", "The dead jobs of this queue.")
 _LIMIT = click.option(
     "--limit",
     type=click.IntRange(1, limits.JOBS_PAGE_MAX),
@@ -16,8 +23,8 @@ _LIMIT = click.option(
 
 
 @click.command()
-@click.argument("id", required=False)
-@click.option("--queue", help="The dead jobs of this queue.")
+@name_argument("id", required=False)
+@_QUEUE
 @_LIMIT
 @socket_option
 def kick(id: str | None, queue: str | None, limit: int, socket: str | None) -> None:
@@ -26,18 +33,26 @@ def kick(id: str | None, queue: str | None, limit: int, socket: str | None) -> N
     They go to the end of their queue with all their attempts before them; their history is kept.
     """
     _one_or_queue(id, queue)
-    put(str(open_client(socket).kick(id, queue=queue, limit=limit)))
+    client = open_client(socket)
+    _put_count(client, queue, client.kick(id, queue=queue, limit=limit))
 
 
 @click.command()
-@click.argument("id", required=False)
-@click.option("--queue", help="The dead jobs of this queue.")
+@name_argument("id", required=False)
+@_QUEUE
 @_LIMIT
 @socket_option
 def drop(id: str | None, queue: str | None, limit: int, socket: str | None) -> None:
     """Delete finished job ID, or the dead jobs of a queue, and print how many."""
     _one_or_queue(id, queue)
-    put(str(open_client(socket).drop(id, queue=queue, limit=limit)))
+    client = open_client(socket)
+    _put_count(client, queue, client.drop(id, queue=queue, limit=limit))
+
+
+def _put_count(client: "Client", queue: str | None, count: int) -> None:
+    put(str(count))
+    if not count:
+        doubt(client, queue)
 
 
 def _one_or_queue(id: str | None, queue: str | None) -> None:

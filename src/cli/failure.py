@@ -27,19 +27,19 @@ _CODES: tuple[tuple[type[Exception], Exit], ...] = (
 
 ADVICE = {
     "conflict": "use another --id, or enqueue exactly what was enqueued before",
-    "queue_full": "wait for room (--room-wait), or raise the queue's limits",
+    "queue_full": "raise the queue's limits",
     "storage_full": "free disk space; running jobs go on",
     "ids_full": "wait until older ids are forgotten",
     "job_not_found": "see `stoker jobs`",
-    "too_late": "see `stoker show`",
-    "not_dead": "see `stoker show`",
-    "not_finished": "`stoker cancel` does that",
-    "forbidden": "run this as the broker's user, or as root",
+    "too_late": "see `stoker show ID`",
+    "not_dead": "see `stoker show ID`",
+    "not_finished": "`stoker cancel ID` does that",
+    "forbidden": "run this as the broker's user or as root, or let its [access] name you",
     "shutting_down": "try again when the broker is back",
     "name_taken": "choose another name",
     "too_many_connections": "close some, or try again later",
 }
-"""What to do about a refusal, by its code word."""
+"""What to do about a refusal, by its code word. ID stands for the job that it is about, if it names one."""
 
 
 def exit_code(error: Exception) -> Exit:
@@ -54,6 +54,13 @@ def error_line(error: Exception) -> str:
     text = str(error) or type(error).__name__
     if isinstance(error, RefusedError):
         text = f"{error.code}: {text}"
-        if error.code in ADVICE:
-            text = f"{text.rstrip('.')}; {ADVICE[error.code]}"
+        # What the broker says of namespaces has its own advice.
+        if error.code in ADVICE and "namespace" not in error.detail:
+            text = f"{text.rstrip('.')}; {_advice(error)}"
     return f"stoker: {escape(text)}"
+
+
+def _advice(error: RefusedError) -> str:
+    if error.code == "queue_full" and error.detail.get("waits"):
+        return "wait for room (--room-wait), or raise the queue's limits"
+    return ADVICE[error.code].replace("ID", str(error.detail.get("id") or "ID"))

@@ -3,30 +3,39 @@
 import click
 
 from ..config.exits import Exit
+from ..config.kinds import Kind
+from ..proto import rules
 from .escape import escape
 from .moment import size
-from .options import duration_option, open_client, seconds, socket_option
+from .names import doubt
+from .options import checked, duration_option, name_argument, of_kind, open_client, seconds, socket_option
 from .output import put, say
+
+_SNAPSHOT = Kind("NAME", rules.SNAPSHOT_NAME.says, rules.SNAPSHOT_NAME.accepts)
 
 
 @click.command()
-@click.argument("queue", required=False)
+@name_argument("queue", required=False)
 @socket_option
 def pause(queue: str | None, socket: str | None) -> None:
     """Hand out no more jobs of QUEUE, or of any. Running jobs go on. Survives a restart."""
-    open_client(socket).pause(queue)
+    client = open_client(socket)
+    doubt(client, queue)
+    client.pause(queue)
     say(f"{_named(queue)} paused; `stoker resume{_argument(queue)}` ends it")
 
 
 @click.command()
-@click.argument("queue", required=False)
+@name_argument("queue", required=False)
 @socket_option
 def resume(queue: str | None, socket: str | None) -> None:
     """End the pause of QUEUE; without QUEUE that of all queues, and a drain.
 
     A queue that was paused by its name is resumed by its name only.
     """
-    open_client(socket).resume(queue)
+    client = open_client(socket)
+    doubt(client, queue)
+    client.resume(queue)
     if queue is None:
         say("no pause of all queues, no drain any more; a queue that was paused by name stays so")
     else:
@@ -50,7 +59,7 @@ def drain(timeout: int | None, socket: str | None) -> int:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", callback=checked(of_kind(_SNAPSHOT)))
 @socket_option
 def snapshot(name: str, socket: str | None) -> None:
     """Have the broker write a consistent copy of its journal, and print its path."""

@@ -4,24 +4,24 @@ import click
 
 from ..config.exits import Exit
 from .escape import escape
-from .options import duration_option, json_option, open_client, seconds, socket_option
+from .options import duration_option, json_option, name_argument, open_client, seconds, socket_option
 from .output import json_text, put, say
 
 
 @click.command()
-@click.argument("id")
+@name_argument("id")
 @duration_option("--timeout", "Wait at most so long. Default: for ever.")
 @socket_option
 @json_option
 def wait(id: str, timeout: int | None, socket: str | None, as_json: bool) -> int:
-    """Wait until job ID is done, dead or cancelled, and print its result as JSON.
+    """Wait until job ID is done, dead or cancelled, and print its result as JSON: `null` if it has none.
 
     Exit code 0 if it is done, 8 if it ended without success, 6 if the time ran out first.
     """
     outcome = open_client(socket).wait(id, timeout_s=seconds(timeout))
     if as_json:
         put(json_text(outcome._asdict()))
-    elif outcome.is_done and outcome.result is not None:
+    elif outcome.is_done:
         put(json_text(outcome.result))
     if outcome.is_done:
         return Exit.OK
@@ -34,7 +34,7 @@ def wait(id: str, timeout: int | None, socket: str | None, as_json: bool) -> int
 
 
 @click.command()
-@click.argument("id")
+@name_argument("id")
 @socket_option
 @json_option
 def why(id: str, socket: str | None, as_json: bool) -> None:
@@ -49,7 +49,7 @@ def why(id: str, socket: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("id")
+@name_argument("id")
 @socket_option
 def cancel(id: str, socket: str | None) -> None:
     """Withdraw job ID and print `cancelled` (nothing of it runs) or `cancelling` (it is being ended)."""

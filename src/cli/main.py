@@ -13,6 +13,8 @@ from typing import NoReturn
 import click
 
 from .. import __version__
+from ..config.exits import Exit
+from ..config.mistakes import SettingError
 from ..proto.address import AddressError
 from ..proto.errors import StokerError
 from .output import OutputClosed, flush, say
@@ -40,6 +42,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "resume": ("flow", "End a pause or a drain."),
         "drain": ("flow", "Hand out no more jobs and wait until none is running."),
         "snapshot": ("flow", "Have the broker write a copy of its journal."),
+        "reload": ("reload", "Have pools load their code anew, and wait until they have."),
+        "config": ("config", "The settings as they are, and where each came from."),
         "decode": ("decode", "Make a recorded byte stream readable."),
     },
 }
@@ -101,6 +105,8 @@ def run(arguments: Sequence[str]) -> int:
         return _usage(error)
     except click.Abort:
         return INTERRUPTED
+    except SettingError as error:
+        return _misconfigured(error)
     except (StokerError, AddressError, OSError) as error:
         return _failed(error)
     return code if isinstance(code, int) else 0
@@ -124,8 +130,16 @@ def _usage(error: click.ClickException) -> int:
         error.show()
     else:
         text = escape(error.format_message())
-        say(f"{where}: {text}{'' if text.endswith(('.', '?', ')')) else '.'} See `{where} --help`.")
+        say(f"{where}: {text}{'' if text.endswith(('.', '?', '?)')) else '.'} See `{where} --help`.")
     return error.exit_code
+
+
+def _misconfigured(error: SettingError) -> int:
+    from .escape import escape
+
+    for line in error.lines:
+        say(f"stoker: {escape(line)}")
+    return Exit.CONFIG
 
 
 def _failed(error: Exception) -> int:

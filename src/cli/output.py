@@ -56,7 +56,8 @@ def say(text: str) -> None:
 
 
 def json_text(value: Any) -> str:
-    """One line of ASCII. Bytes become text if they are readable, else `{"base64": ...}`.
+    """One line of ASCII. Bytes become text if they are readable, else `{"base64": ...}`; a datetime is
+    `{"$datetime": ...}`, as it is enqueued.
 
     NaN and infinities, which a handler may return and JSON has no word for, become text.
     """
@@ -67,6 +68,11 @@ def json_text(value: Any) -> str:
     except ValueError:
         text = json.dumps(_finite(value), default=_spell, allow_nan=False)
     return text.replace("\x7f", "\\u007f")
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def table(
@@ -105,7 +111,7 @@ def _finite(value: object) -> object:
 
 def _spell(value: object) -> Any:
     if not isinstance(value, bytes):
-        return str(value)
+        return _spell_other(value)
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -115,3 +121,9 @@ def _spell(value: object) -> Any:
     import binascii
 
     return {"base64": binascii.b2a_base64(value, newline=False).decode()}
+
+
+def _spell_other(value: object) -> Any:
+    from ..client.instants import is_instant, to_map
+
+    return to_map(cast(Any, value)) if is_instant(value) else str(value)

@@ -46,11 +46,18 @@ def result_text(result: bytes) -> str:
 def value_text(value: Any) -> str:
     """A value on one line, much as it would be written in JSON; bytes as Python writes them."""
     try:
-        text = json.dumps(value, ensure_ascii=False, default=repr)
+        text = json.dumps(value, ensure_ascii=False, default=_spell)
     except (TypeError, ValueError, RecursionError):
         text = repr(value)
     safe = escape(text[: SHOWN_MAX + 1])
     return safe if len(safe) <= SHOWN_MAX else safe[:SHOWN_MAX] + CUT
+
+
+def _spell(value: object) -> object:
+    """What JSON has no word for: a datetime as it is enqueued, anything else as Python writes it."""
+    from ..client.instants import is_instant, to_map
+
+    return to_map(cast(Any, value)) if is_instant(value) else repr(value)
 
 
 def _call(payload: bytes) -> tuple[object, object] | None:

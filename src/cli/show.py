@@ -6,33 +6,39 @@ from typing import Any
 
 import click
 
+from ..proto.progress import progress_text
 from .escape import escape, escape_lines, shorten
 from .moment import instant, span
-from .options import json_option, open_client, socket_option
-from .output import fields, json_text, put, put_lines, table
+from .options import json_option, name_argument, open_client, socket_option
+from .output import counted, fields, json_text, put, put_lines, table
 from .payload import payload_fields, result_text
 from .reading import listing, mapping, mappings, text
 
 _REASON_LENGTH = 80
-_HISTORY = ("attempt", "outcome", "started", "duration", "ended by", "token", "worker", "reason")
+
+_OUTPUT_LINES = 20
+"""Of the last attempt's output, unless all of it is asked for."""
+
+_HISTORY = ("attempt", "outcome", "started", "duration", "ended by", "token", "worker", "code", "reason")
 _POLICY_NAMES = {"time_limit_ms": "time limit", "backoff_cap_ms": "backoff cap"}
 
 
 @click.command()
-@click.argument("id")
+@name_argument("id")
 @click.option("--report", "with_report", is_flag=True, help="Also the traceback of each failed attempt.")
+@click.option("--output", "with_output", is_flag=True, help="All that was captured, of every attempt.")
 @socket_option
 @json_option
-def show(id: str, with_report: bool, socket: str | None, as_json: bool) -> None:
+def show(id: str, with_report: bool, with_output: bool, socket: str | None, as_json: bool) -> None:
     """Everything about job ID: state, arguments, policy, and how each attempt ended."""
     job = open_client(socket).show(id, payload=True)
     if as_json:
         put(json_text(job))
         return
-    put_lines(job_lines(job, with_report=with_report))
+    put_lines(job_lines(job, with_report=with_report, with_output=with_output))
 
 
-def job_lines(job: Mapping[str, Any], *, with_report: bool = False) -> list[str]:
+def job_lines(job: Mapping[str, Any], *, with_report: bool = False, with_output: bool = False) -> list[str]:
     """The job for a person. A key that a broker of another release lacks leaves its line out."""
     lines = fields([*_identity(job), *_times(job), *_policy(job), *_data(job)])
     history = mappings(job.get("history"))
@@ -43,7 +49,7 @@ def job_lines(job: Mapping[str, Any], *, with_report: bool = False) -> list[str]
         ]
     if with_report:
         lines += _reports(history)
-    return lines
+    return lines + _outputs(history, whole=with_output)
 
 
 def _identity(job: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -56,8 +62,23 @@ def _identity(job: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("outcome", text(job.get("outcome"))),
         ("attempt", attempt),
         ("worker", _worker(job.get("worker"))),
+        ("code", text(job.get("code"))),
         ("token", _token(job.get("token"))),
+        ("progress", _progress(mapping(job.get("progress")))),
     ]
+
+
+def _progress(said: Mapping[str, Any]) -> str:
+    """How far its handler says it is, and when it said so."""
+    if not said:
+        return ""
+    done, total = said.get("done"), said.get("total")
+    how_far = progress_text(
+        done if isinstance(done, int) else None,
+        total if isinstance(total, int) else None,
+        str(said.get("text") or ""),
+    )
+    return f"{how_far} ({span(said.get('ago_ms'))} ago)"
 
 
 def _times(job: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -102,6 +123,7 @@ def _attempt(row: Mapping[str, Any]) -> list[str]:
         _ended_by(row),
         _token([row.get("token_epoch"), row.get("token_counter")]),
         _worker(row.get("worker")),
+        text(row.get("code")),
         shorten(str(row.get("reason") or ""), _REASON_LENGTH),
     ]
 
@@ -130,6 +152,19 @@ def _reports(history: Sequence[Mapping[str, Any]]) -> list[str]:
         if isinstance(report, str) and report:
             lines += ["", f"report of attempt {text(row.get('attempt'))}:"]
             lines += [f"  {line}" for line in escape_lines(report.rstrip("\n"))]
+    return lines
+
+
+def _outputs(history: Sequence[Mapping[str, Any]], *, whole: bool) -> list[str]:
+    """What the attempts printed and logged, as far as their pool kept it; else the end of the last."""
+    said = [row for row in history if isinstance(row.get("output"), str) and row["output"]]
+    lines: list[str] = []
+    for row in said if whole else said[-1:]:
+        found = escape_lines(row["output"].rstrip("\n"))
+        hidden = 0 if whole else max(len(found) - _OUTPUT_LINES, 0)
+        more = f" ({counted(hidden, 'line')} before these: --output)" if hidden else ""
+        lines += ["", f"output of attempt {text(row.get('attempt'))}{more}:"]
+        lines += [f"  {line}" for line in found[hidden:]]
     return lines
 
 

@@ -11,7 +11,7 @@ from ..proto.errors import BrokerUnreachableError
 from .escape import escape
 from .failure import error_line
 from .moment import instant, size, span
-from .options import json_option, open_client, socket_option
+from .options import json_option, of_file, open_client, socket_option
 from .output import fields, json_text, put, put_lines, say, table
 from .reading import listing, mapping, mappings, text
 
@@ -47,7 +47,8 @@ def last_error(data: str | None) -> str | None:
     from ..broker.lasterror import read_last_error
     from ..proto.address import state_directory
 
-    directory = state_directory(data, os.environ, os.getuid())
+    given = data if data is not None else of_file("data")
+    directory = state_directory(given, os.environ, os.getuid())
     try:
         error = read_last_error(directory)
     except OSError as failure:
@@ -112,11 +113,12 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> list[str]:
             text(pool.get("name"), "-"),
             text(pool.get("workers"), "-"),
             "connected" if pool.get("connected", True) else "disconnected",
+            text(pool.get("code"), "-"),
             text(", ".join(str(kind) for kind in listing(pool.get("kinds"))), "-"),
         ]
         for pool in pools
     ]
-    return table(["pool", "workers", "state", "kinds"], rows, frozenset({"workers"}))
+    return table(["pool", "workers", "state", "code", "kinds"], rows, frozenset({"workers"}))
 
 
 def _workers(workers: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,51 +1,60 @@
 """`stoker up`: broker and pool as separate programs, kept running in the foreground."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from ..config.exits import Exit
-from ..proto.address import AddressError, socket_path, state_directory
-from .brokerflags import as_arguments, broker_flags, settings
+from ..config.place import NO_FILE
+from ..config.table import ACCESS, BROKER, LOG, POOL, QUEUES
 from .escape import escape
-from .options import pool_options, socket_option
-from .output import say
+from .options import reload_option
+from .output import counted
+from .settingflags import as_arguments, effective_of, setting_flags
 
 
 @click.command()
 @click.argument("app")
-@pool_options
-@broker_flags
-@socket_option
-def up(
-    app: str,
-    workers: int,
-    name: str | None,
-    drain: int | None,
-    data: str | None,
-    socket: str | None,
-    **flags: Any,
-) -> int:
+@setting_flags(BROKER, QUEUES, ACCESS, POOL, LOG)
+@reload_option
+def up(app: str, reload: bool, **flags: Any) -> int:
     """Run a broker, and a pool of workers for APP (written module:name), in the foreground.
 
     TERM or Ctrl-C: the running jobs are finished, then workers and broker end. Either is started
-    again when it ends by accident. Works as the first process of a container.
+    again when it ends by accident. HUP is passed on to the pool, which loads its code anew. Works as
+    the first process of a container.
     """
-    from ..config.settings import SettingError
+    from ..config.settings import broker_settings, pool_settings
     from .keeper import Keeper, Program, command
 
-    try:
-        path = socket_path(socket, os.environ, os.getuid())
-        directory = state_directory(data, os.environ, os.getuid())
-        settings(flags, socket=path, data=directory)
-    except (SettingError, AddressError) as error:
-        say(f"stoker up: {escape(str(error))}")
-        return Exit.CONFIG
-    broker = command("broker", f"--socket={path}", f"--data={directory}", *as_arguments(flags))
-    of_pool = [f"--socket={path}", f"--workers={workers}", f"--name={name or app}"]
-    if drain is not None:
-        of_pool.append(f"--drain={drain}ms")
-    pool = command("pool", *of_pool, "--", app)
-    say(f"stoker: broker at {escape(path)}, {workers} workers for {escape(app)}; Ctrl-C ends them")
-    return Keeper(Program("pool", pool), Program("broker", broker)).run()
+    effective = effective_of(flags)
+    of_broker = broker_settings(effective, os.environ, os.getuid())
+    of_pool = pool_settings(effective, os.environ, os.getuid())
+    effective.refuse_mistakes()
+    of_both = flags | {"config": effective.file, "socket": of_broker.socket, "data": of_broker.data}
+    broker = command("broker", *broker_arguments(of_both))
+    pool = command("pool", *pool_arguments(of_both), *(["--reload"] if reload else []), "--", app)
+    path, workers = escape(of_broker.socket), counted(of_pool.workers, "worker")
+    return Keeper(
+        Program("pool", pool),
+        Program("broker", broker),
+        greeting=f"stoker: broker at {path}, {workers} for {escape(app)}; Ctrl-C ends them",
+        advice={Exit.OWNED: f"`stoker pool {escape(app)}` adds workers to the one that runs"},
+    ).run()
+
+
+def broker_arguments(flags: Mapping[str, Any]) -> list[str]:
+    """What the broker is told: the paths as they were found here, the other flags as they were given."""
+    return [_config(flags), *as_arguments(flags, BROKER, QUEUES, ACCESS, LOG)]
+
+
+def pool_arguments(flags: Mapping[str, Any]) -> list[str]:
+    """The same for the pool, but its app."""
+    return [_config(flags), f"--socket={flags['socket']}", *as_arguments(flags, POOL, LOG)]
+
+
+def _config(flags: Mapping[str, Any]) -> str:
+    # Also if there is none: both shall have read what was read here, whatever appears there later.
+    return f"--config={os.path.abspath(flags['config'] or NO_FILE)}"

@@ -88,6 +88,11 @@ class Session:
         """Requests that are neither answered nor forgotten."""
         return len(self._expected)
 
+    @property
+    def forgotten_count(self) -> int:
+        """Answers that may still come and nobody wants."""
+        return len(self._forgotten)
+
     def request(self, message: Message) -> tuple[int, bytes]:
         """Its number and the bytes to send. LocalProtocolError if a value cannot travel."""
         op, answer = self._ops[type(message)]
@@ -103,6 +108,10 @@ class Session:
         """Drop the answer to this request, should it still come."""
         if self._expected.pop(number, None) is not None:
             self._forgotten.add(number)
+
+    def withdraw(self, number: int) -> None:
+        """This request never left, so no answer will come."""
+        self._expected.pop(number, None)
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes as they came."""

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..proto import limits, messages
 from ..proto.address import socket_path
 from .caller import Caller
-from .handle import JobHandle, JobOutcome
+from .handle import JobHandle, JobOutcome, outcome_of, wait_message
 from .spec import JobSpec, enqueue_message, milliseconds
-from .values import decode_value
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -92,22 +91,13 @@ class Client:
         Each is stored for itself. EnqueueManyError if one was not; it says which were.
         """
         # Loaded here, because most programs never enqueue in bulk.
-        from .pipeline import enqueue_all
+        from .bulk import enqueue_all
 
         return enqueue_all(self, self._caller, (spec.message for spec in jobs))
 
     def wait(self, id: str, timeout_s: float | None = None) -> JobOutcome:
         """Wait until a job is done, dead or cancelled, at most `timeout_s`; how it stands then."""
-        timeout_ms = None if timeout_s is None else milliseconds("timeout_s", timeout_s)
-        waited: messages.Waited = self._caller.ask(messages.Wait(id, timeout_ms))
-        return JobOutcome(
-            waited.id,
-            waited.state,
-            waited.outcome,
-            waited.reason,
-            _result(waited.result),
-            waited.attempt,
-        )
+        return outcome_of(self._caller.ask(wait_message(id, timeout_s)))
 
     def cancel(self, id: str) -> str:
         """Withdraw a job. `cancelled`: nothing of it runs; `cancelling`: its process is being ended."""
@@ -188,12 +178,3 @@ class Client:
         """Have the broker write a consistent copy of its journal; where, and its size."""
         written: messages.SnapshotWritten = self._caller.ask(messages.Snapshot(name))
         return written
-
-
-def _result(data: bytes | None) -> Any:
-    if data is None:
-        return None
-    try:
-        return decode_value(data)
-    except ValueError:
-        return data

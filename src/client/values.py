@@ -1,10 +1,11 @@
 """Values that travel as arguments and results: msgpack of plain data, checked before it is sent.
 
-What goes in comes out as it was: None, True and False, int (64 bit), float, str, bytes, list, and
-dict with text keys. A tuple comes out as a list; that is the one change. Everything else is refused
-here, in the caller's own stack, by the path to the value: sets, dates, enums, other classes and
-subclasses of the plain ones, integers beyond 64 bit, lone surrogates, nesting beyond 64. NaN and
-infinities are floats like any other.
+What goes in comes out as it was: None, True and False, int (64 bit), float, str, bytes, list, dict
+with text keys, and aware datetimes. Two things change: a tuple comes out as a list, and a datetime
+with its offset but without the name of its zone (see `instants.py` for how it travels). Everything
+else is refused here, in the caller's own stack, by the path to the value: sets, naive datetimes,
+enums, other classes and subclasses of the plain ones, integers beyond 64 bit, lone surrogates,
+nesting beyond 64. NaN and infinities are floats like any other; who shows them as JSON writes text.
 
 The broker never looks inside. Nothing is ever pickled.
 """
@@ -22,6 +23,11 @@ DEPTH_MAX = 64
 
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 """What msgpack can hold."""
+
+INSTANT_KEY = "$datetime"
+"""The one key of the map as which a datetime travels."""
+
+_INSTANT_MARK = INSTANT_KEY.encode()
 
 _pack: Callable[[object], bytes] = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 """One for the process: `packb` makes a new one, with a quarter of a megabyte of buffer, every time."""
@@ -51,7 +57,7 @@ def encode_arguments(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> b
         raise ValueRefusedError(f"kwargs must be a dict, not {_type_name(keywords)}")
     _checked("args", args)
     _checked("kwargs", keywords)
-    payload = _pack([args, keywords])
+    payload = _packed([args, keywords])
     check_payload(payload)
     return payload
 
@@ -59,7 +65,7 @@ def encode_arguments(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> b
 def encode_value(value: Any, name: str = "result", *, bytes_max: int = limits.RESULT_BYTES_MAX) -> bytes:
     """msgpack of one value, `name` being what errors call it."""
     _checked(name, value)
-    data = _pack(value)
+    data = _packed(value)
     if len(data) > bytes_max:
         raise refusal("payload_too_large", f"{name} is {len(data)} bytes; the limit is {bytes_max}")
     return data
@@ -79,9 +85,35 @@ def decode_value(data: bytes) -> Any:
     """The value of msgpack bytes; ValueError if they are not exactly one value."""
     try:
         # Dictionaries with other than text keys are a foreign writer's right; reading must not fail.
-        return msgpack.unpackb(data, strict_map_key=False, max_ext_len=0)
+        return msgpack.unpackb(data, strict_map_key=False, max_ext_len=0, object_hook=_hook(data))
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise ValueError(f"not one msgpack value: {error}") from error
+
+
+def instant_of_map(value: dict[Any, Any]) -> Any:
+    """The datetime that a map spells, any other map as it is: a hook for readers of JSON."""
+    if INSTANT_KEY not in value:
+        return value
+    from .instants import from_map
+
+    return from_map(value)
+
+
+def _hook(data: bytes) -> Callable[[dict[Any, Any]], Any] | None:
+    # It costs a call for each map, so it is there only if one of them may be an instant.
+    return instant_of_map if _INSTANT_MARK in data else None
+
+
+def _packed(value: object) -> bytes:
+    """msgpack of a checked value."""
+    try:
+        return _pack(value)
+    except TypeError:
+        # Of all that is let through, only a datetime is strange to msgpack. Not by its hook for strange
+        # values, which would let another thread into the one packer in the middle of this value.
+        from .instants import spelled
+
+        return _pack(spelled(value))
 
 
 def _checked(name: str, value: Any) -> None:
@@ -105,7 +137,18 @@ def _check(item: object, depth: int) -> None:
     elif kind is list or kind is tuple:
         _check_list(value, depth + 1)
     elif kind not in _PLAIN:
-        raise _Unfit(f"{_type_name(value)} cannot travel; None bool int float str bytes list dict can")
+        _check_other(value)
+
+
+def _check_other(value: object) -> None:
+    # Whoever has a datetime has loaded its module; everybody else need not.
+    from .instants import is_instant, refusal_of
+
+    if not is_instant(value):
+        name = _type_name(value)
+        raise _Unfit(f"{name} cannot travel; None bool int float str bytes list dict datetime can")
+    if why := refusal_of(cast(Any, value)):
+        raise _Unfit(why)
 
 
 def _check_list(value: Sequence[Any], depth: int) -> None:
@@ -123,6 +166,8 @@ def _check_list(value: Sequence[Any], depth: int) -> None:
 def _check_dict(value: Mapping[Any, Any], depth: int) -> None:
     if depth > DEPTH_MAX + 1:
         raise _Unfit(f"nested deeper than {DEPTH_MAX}")
+    if len(value) == 1 and INSTANT_KEY in value:
+        raise _Unfit(f"a dict whose only key is {INSTANT_KEY} is how a datetime travels; pass the datetime")
     key: Any = None
     try:
         for key, item in value.items():

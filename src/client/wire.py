@@ -13,31 +13,14 @@ import os
 import socket
 import struct
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any
 
 from ..proto import limits
-from ..proto.errors import BrokerUnreachableError, LocalProtocolError, StokerError
+from ..proto.errors import LocalProtocolError, StokerError
 from ..proto.messages import Message
+from .connecting import absence, check_peer, why
+from .request import ConnectionLost
 from .session import Answered, Ended, Pushed, Refused, Session
-
-_UNMAPPED_UID = 65534
-"""What the kernel shows for a uid that this user namespace does not know: it may be anybody."""
-
-
-class ConnectionLost(Exception):
-    """The connection has failed. `sent`: the request had left whole, so it may have been executed.
-
-    `overdue`: it did not end, the answer just did not come. `error` is what the broker said before
-    it closed, if it said why.
-    """
-
-    def __init__(
-        self, why: str, *, sent: bool, overdue: bool = False, error: StokerError | None = None
-    ) -> None:
-        super().__init__(why)
-        self.sent = sent
-        self.overdue = overdue
-        self.error = error
 
 
 class Wire:
@@ -53,7 +36,7 @@ class Wire:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._connect(timeout_s)
-            _check_peer(self._socket, path)
+            check_peer(self._socket, path)
         except BaseException:
             self.close()
             raise
@@ -90,7 +73,7 @@ class Wire:
         except BlockingIOError:
             raise ConnectionLost("the broker does not read", sent=False, overdue=True) from None
         except OSError as error:
-            raise ConnectionLost(_why(error), sent=False, error=self._last_words()) from error
+            raise ConnectionLost(why(error), sent=False, error=self._last_words()) from error
 
     def receive(self, timeout_s: float | None) -> Answered | Refused:
         """The next answer, of whichever request. ConnectionLost with `sent` True if none comes."""
@@ -122,7 +105,7 @@ class Wire:
         except BlockingIOError:
             raise ConnectionLost("no answer in time", sent=True, overdue=True) from None
         except OSError as error:
-            raise ConnectionLost(_why(error), sent=True) from error
+            raise ConnectionLost(why(error), sent=True) from error
         if data:
             self._session.receive_data(data)
         else:
@@ -143,16 +126,8 @@ class Wire:
         self._set_timeout(socket.SO_SNDTIMEO, timeout_s)
         try:
             self._socket.connect(self.path)
-        except BlockingIOError:
-            _unreachable(self.path, "it does not accept connections (stopped or overloaded)")
-        except FileNotFoundError:
-            _unreachable(self.path, "there is no such socket; start a broker with `stoker up`")
-        except ConnectionRefusedError:
-            _unreachable(self.path, "nobody listens there; start a broker with `stoker up`")
-        except PermissionError:
-            _unreachable(self.path, f"uid {os.geteuid()} may not connect; run as the broker's user")
         except OSError as error:
-            _unreachable(self.path, _why(error))
+            raise absence(self.path, error) from None
 
     def _set_timeout(self, option: int, timeout_s: float | None) -> None:
         if self._timeouts.get(option) == timeout_s:
@@ -165,30 +140,3 @@ def _timeval(timeout_s: float | None) -> bytes:
     """A `struct timeval`. All zero means for ever, so the shortest timeout is a microsecond."""
     microseconds = 0 if timeout_s is None else max(1, round(timeout_s * 1_000_000))
     return struct.pack("@ll", *divmod(microseconds, 1_000_000))
-
-
-def _check_peer(sock: socket.socket, path: str) -> None:
-    """Refuse an impostor: whoever listens must be root, this user, or the owner of the directory."""
-    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("@iII"))
-    _, uid, _ = struct.unpack("@iII", credentials)
-    trusted: set[int | None] = {0, os.geteuid()}
-    if uid not in trusted:
-        trusted.add(_owner_of_directory(path))
-    if uid not in trusted:
-        _unreachable(path, f"the process there runs as uid {uid}, which is not trusted with jobs")
-
-
-def _owner_of_directory(path: str) -> int | None:
-    try:
-        owner = os.stat(os.path.dirname(os.path.realpath(path))).st_uid
-    except OSError:
-        return None
-    return None if owner == _UNMAPPED_UID else owner
-
-
-def _unreachable(path: str, why: str) -> NoReturn:
-    raise BrokerUnreachableError(f"no broker at {path}: {why}") from None
-
-
-def _why(error: OSError) -> str:
-    return error.strerror or str(error)

@@ -1,32 +1,32 @@
-"""Settings of the broker: defaults from `proto.limits`, replaced by what flags say.
+"""Settings of each program: values as it uses them, made from what the sources said.
 
 Only values are checked here, each refused by its name; whether a path exists or is safe is found
-out by whoever opens it.
+out by whoever opens it. Defaults are those of the table.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
-from ..proto import limits
-from ..proto.model import Overflow
-from .durations import parse_duration, parse_size
+from ..proto.address import AddressError, socket_path, state_directory
+from ..proto.queuerules import QueueRules
+from .people import NOBODY, People, gid_of, people_of
+from .sources import At, Effective, Said
+from .table import ACCESS, BROKER, LOG, POOL, QUEUE_KEYS, QUEUE_LIMITS, keys_of
 
 
-class SettingError(ValueError):
-    """A setting is wrong; the text names it and says what would be right."""
+def _default(table: str, field: str) -> Any:
+    return next(setting.default for setting in keys_of(table).values() if setting.field == field)
 
 
 @attrs.frozen
-class QueueSettings:
-    """What one queue may hold, and the policy of its jobs where neither enqueue nor kind says."""
+class AccessSettings:
+    """Who may do what, beside root and the broker's own user, who may do everything."""
 
-    jobs_max: int = limits.QUEUE_JOBS_MAX_DEFAULT
-    bytes_max: int = limits.QUEUE_BYTES_MAX_DEFAULT
-    dead_max: int = limits.QUEUE_DEAD_MAX_DEFAULT
-    overflow: Overflow = Overflow.REJECT
-    policy: Mapping[str, int] = attrs.Factory(dict[str, int])
+    submit: People = NOBODY
+    work: People = NOBODY
+    admin: People = NOBODY
 
 
 @attrs.frozen
@@ -35,119 +35,122 @@ class BrokerSettings:
 
     socket: str
     data: str
-    synchronous: str = "FULL"
-    queue_default: QueueSettings = QueueSettings()
-    queues: Mapping[str, QueueSettings] = attrs.Factory(dict[str, QueueSettings])
-    done_kept_ms: int = limits.DONE_KEPT_MS_DEFAULT
-    done_kept_max: int = limits.DONE_KEPT_MAX_DEFAULT
-    dead_kept_ms: int = limits.DEAD_KEPT_MS_DEFAULT
-    dead_kept_max: int = limits.DEAD_KEPT_MAX_DEFAULT
-    reconnect_grace_ms: int = limits.RECONNECT_GRACE_MS
-    supervisor_grace_ms: int = limits.SUPERVISOR_GRACE_MS
-    kill_grace_ms: int = limits.KILL_GRACE_MS
-    heartbeat_ms_max: int = limits.HEARTBEAT_MS_MAX
-    low_water_bytes: int = limits.LOW_WATER_BYTES
-
-    def __attrs_post_init__(self) -> None:
-        # Anything weaker loses acknowledged jobs at a power cut, and OFF could corrupt the file.
-        if self.synchronous not in ("FULL", "NORMAL"):
-            raise SettingError(f"synchronous: {self.synchronous!r} is neither FULL nor NORMAL")
-
-
-def _count(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        # isascii: isdigit alone takes digits of every script.
-        if not (text.isascii() and text.isdigit() and low <= int(text[:20]) <= high):
-            raise ValueError(f"{text!r} is not a number from {low} to {high}")
-        return int(text)
-
-    return parse
+    synchronous: str = _default(BROKER, "synchronous")
+    queue_default: QueueRules = attrs.Factory(QueueRules)
+    queues: Mapping[str, QueueRules] = attrs.Factory(dict[str, QueueRules])
+    done_kept_ms: int = _default(BROKER, "done_kept_ms")
+    done_kept_max: int = _default(BROKER, "done_kept_max")
+    dead_kept_ms: int = _default(BROKER, "dead_kept_ms")
+    dead_kept_max: int = _default(BROKER, "dead_kept_max")
+    reconnect_grace_ms: int = _default(BROKER, "reconnect_grace_ms")
+    supervisor_grace_ms: int = _default(BROKER, "supervisor_grace_ms")
+    kill_grace_ms: int = _default(BROKER, "kill_grace_ms")
+    heartbeat_ms_max: int = _default(BROKER, "heartbeat_ms_max")
+    low_water_bytes: int = _default(BROKER, "low_water_bytes")
+    socket_mode: int = _default(BROKER, "socket_mode")
+    socket_gid: int | None = None
+    access: AccessSettings = AccessSettings()
+    log_format: str = _default(LOG, "log_format")
 
 
-def _signed(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = -_count(0, -low)(text[1:]) if text.startswith("-") else _count(0, high)(text)
-        return value
+@attrs.frozen
+class PoolSettings:
+    """Everything `stoker pool` can be told, beside its app. Names of user and group are not looked up yet."""
 
-    return parse
+    socket: str
+    workers: int = _default(POOL, "workers")
+    async_workers: int = _default(POOL, "async_workers")
+    async_slots: int = _default(POOL, "async_slots")
+    name: str | None = None
+    queues: tuple[tuple[str, int], ...] = ()
+    drain_ms: int = _default(POOL, "drain_ms")
+    user: str | None = None
+    group: str | None = None
+    memory_limit_bytes: int | None = None
+    """What one worker may take; None is no limit."""
+    recycle_jobs: int | None = None
+    recycle_memory_bytes: int | None = None
+    recycle_age_ms: int | None = None
+    """From when on a worker is replaced; None for never."""
+    job_output: str = _default(POOL, "job_output")
+    capture_bytes: int = _default(POOL, "capture_bytes")
+    log_format: str = _default(LOG, "log_format")
+
+    @property
+    def memory_bytes_max(self) -> int | None:
+        """The most memory that the pool's workers can take together; None if there is no limit."""
+        return None if self.memory_limit_bytes is None else self.workers * self.memory_limit_bytes
 
 
-def _duration(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        duration_ms = parse_duration(text)
-        if not low <= duration_ms <= high:
-            raise ValueError(f"{text!r} is not from {low} to {high} ms")
-        return duration_ms
+def broker_settings(effective: Effective, environ: Mapping[str, str], uid: int) -> BrokerSettings:
+    """For the broker. What is wrong is put down in `effective`, to be refused before they are used."""
+    values = _values(effective, BROKER) | _values(effective, LOG)
+    values["socket"] = _socket(effective, environ, uid)
+    values["data"] = _data(effective, environ, uid)
+    group = effective.values["broker.socket_group"]
+    values["socket_gid"] = None if group.value is None else _gid(effective, group)
+    queues = {name: queue_rules(said) for name, said in effective.queues.items()}
+    return BrokerSettings(queues=queues, access=_access(effective), **values)
 
-    return parse
+
+def pool_settings(effective: Effective, environ: Mapping[str, str], uid: int) -> PoolSettings:
+    """The same for a pool. `uid` is whose broker it is looking for."""
+    group, user = effective.values["pool.group"], effective.value("pool.user")
+    if group.value is not None and user is None:
+        effective.mistake(At(group.origin, "pool.group"), "needs a user as well (pool.user)")
+    values = _values(effective, POOL) | _values(effective, LOG)
+    return PoolSettings(socket=_socket(effective, environ, uid), **values)
 
 
-def _overflow(text: str) -> Overflow:
+def queue_rules(said: Mapping[str, Said]) -> QueueRules:
+    """The rules of one queue from what was said of it, by key."""
+    values = {QUEUE_KEYS[key].field: value for key, (value, _) in said.items()}
+    policy = {field: value for field, value in values.items() if field not in QUEUE_LIMITS}
+    return QueueRules(policy=policy, **{field: values[field] for field in values.keys() & QUEUE_LIMITS})
+
+
+def _values(effective: Effective, table: str) -> dict[str, Any]:
+    return {setting.field: effective.value(setting.name) for setting in keys_of(table).values()}
+
+
+def _socket(effective: Effective, environ: Mapping[str, str], uid: int) -> str:
+    path, origin = effective.values["broker.socket"]
     try:
-        return Overflow(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is none of {', '.join(Overflow)}") from None
+        return socket_path(path, environ, uid)
+    except AddressError as error:
+        _mistake_of_path(effective, "broker.socket", origin, error)
+        return ""
 
 
-_LIMITS: Mapping[str, Callable[[str], Any]] = {
-    "jobs_max": _count(0, limits.INTEGER_MAX),
-    "bytes_max": parse_size,
-    "dead_max": _count(0, limits.INTEGER_MAX),
-    "overflow": _overflow,
-}
-_POLICY: Mapping[str, tuple[str, Callable[[str], int]]] = {
-    "priority": ("priority", _signed(limits.PRIORITY_MIN, limits.PRIORITY_MAX)),
-    "expires": ("expires_ms", _duration(1, limits.DURATION_MS_MAX)),
-    "attempts_max": ("attempts_max", _count(1, limits.ATTEMPTS_MAX_LIMIT)),
-    "crashes_max": ("crashes_max", _count(1, limits.ATTEMPTS_MAX_LIMIT)),
-    "time_limit": ("time_limit_ms", _duration(1, limits.DURATION_MS_MAX)),
-    "lease": ("lease_ms", _duration(limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)),
-    "backoff": ("backoff_ms", _duration(1, limits.DURATION_MS_MAX)),
-    "backoff_cap": ("backoff_cap_ms", _duration(1, limits.DURATION_MS_MAX)),
-}
-QUEUE_KEYS: tuple[str, ...] = (*_LIMITS, *_POLICY)
-"""What may stand before `=` in the settings of a queue."""
-
-_NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-")
-
-
-def parse_queues(flags: Sequence[str]) -> dict[str, QueueSettings]:
-    """Queues by name from flags like `mail:jobs_max=100,bytes_max=1MiB,overflow=wait`.
-
-    The last colon before the first `=` ends the name, because names may hold colons themselves.
-    """
-    queues: dict[str, QueueSettings] = {}
-    for flag in flags:
-        name, settings = _parse_queue(flag)
-        if name in queues:
-            raise SettingError(f"queue {name}: given twice")
-        queues[name] = settings
-    return queues
-
-
-def _parse_queue(flag: str) -> tuple[str, QueueSettings]:
-    name, colon, _ = flag.partition("=")[0].rpartition(":")
-    if not colon or not name or len(name) > limits.NAME_BYTES_MAX or not _NAME_CHARACTERS.issuperset(name):
-        raise SettingError(f"queue setting {flag!r} is not like mail:jobs_max=100,overflow=wait")
-    values: dict[str, Any] = {}
-    policy: dict[str, int] = {}
-    for pair in flag[len(name) + 1 :].split(","):
-        key, _, text = pair.partition("=")
-        field = _POLICY[key][0] if key in _POLICY else key
-        if field in values or field in policy:
-            raise SettingError(f"queue {name}: {key} is given twice")
-        try:
-            if key in _POLICY:
-                policy[field] = _POLICY[key][1](text)
-            else:
-                values[field] = _limit(key)(text)
-        except ValueError as error:
-            raise SettingError(f"queue {name}: {key}: {error}") from None
-    return name, QueueSettings(policy=policy, **values)
-
-
-def _limit(key: str) -> Callable[[str], Any]:
+def _data(effective: Effective, environ: Mapping[str, str], uid: int) -> str:
+    path, origin = effective.values["broker.data"]
     try:
-        return _LIMITS[key]
-    except KeyError:
-        raise ValueError(f"unknown; known are {', '.join(QUEUE_KEYS)}") from None
+        return state_directory(path, environ, uid)
+    except AddressError as error:
+        _mistake_of_path(effective, "broker.data", origin, error)
+        return ""
+
+
+def _mistake_of_path(effective: Effective, name: str, origin: str, error: AddressError) -> None:
+    line = f"{At(origin, name)}: {error}"
+    # Two programs look for one socket; it is one mistake.
+    if line not in effective.mistakes:
+        effective.mistakes.append(line)
+
+
+def _gid(effective: Effective, group: Said) -> int | None:
+    try:
+        return gid_of(group.value)
+    except ValueError as error:
+        effective.mistake(At(group.origin, "broker.socket_group"), str(error))
+        return None
+
+
+def _access(effective: Effective) -> AccessSettings:
+    found: dict[str, People] = {}
+    for setting in keys_of(ACCESS).values():
+        texts, origin = effective.values[setting.name]
+        found[setting.field], wrong = people_of(texts)
+        for says in wrong:
+            effective.mistake(At(origin, setting.name), says)
+    return AccessSettings(**found)

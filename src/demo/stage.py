@@ -51,6 +51,8 @@ class Stage:
                 *(sys.executable, "-m", "stoker.cli.main", "up", "stoker.demo.tasks:app"),
                 *("--workers", str(workers), "--socket", self.socket),
                 *("--data", os.path.join(self.directory, "data")),
+                # What this host's broker is told is not for the demo's.
+                *("--config", os.devnull),
             ]
             with open(self._log, "wb") as log:
                 # A session of its own: Ctrl-C on the terminal reaches the demo alone, which stops the

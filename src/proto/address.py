@@ -23,7 +23,7 @@ def socket_path(flag: str | None, environ: Mapping[str, str], uid: int) -> str:
     if size > limits.SOCKET_PATH_BYTES_MAX:
         raise AddressError(
             f"socket path of {size} bytes, over the limit of {limits.SOCKET_PATH_BYTES_MAX}"
-            f" that the kernel sets: {path}"
+            f" that the kernel sets; give a shorter one with --socket or STOKER_SOCKET: {path}"
         )
     return _checked(path, "socket path")
 

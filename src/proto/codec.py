@@ -81,12 +81,18 @@ def _unpack(body: bytes, items_max: int, containers_max: int) -> Any:
         strict_map_key=True,
         list_hook=count.seen_list if count else None,
         object_pairs_hook=count.seen_map if count else unique_map,
+        ext_hook=_refuse_extension,
         max_array_len=items_max,
         max_map_len=items_max,
         max_ext_len=0,
         max_str_len=size,
         max_bin_len=size,
     )
+
+
+def _refuse_extension(code: int, data: bytes) -> Any:
+    # `max_ext_len` lets one without content pass.
+    raise ValueError(f"extension type {code}")
 
 
 def is_exactly(value: Any, kind: type) -> bool:

@@ -49,6 +49,9 @@ STATS = -1
 UNANSWERABLE = 0
 """The request number of an error that belongs to no request."""
 
+END_OF_FILE = "end of file"
+"""The reason of an end between two requests: how a peer that has nothing more to say leaves."""
+
 
 _NEW, _ENDED = State.NEW, State.ENDED
 """By a plain name: looking a member up in its enum is slow before Python 3.12."""
@@ -129,7 +132,7 @@ class Connection:
 
     def _end_of_file(self) -> Ended:
         if not self.incomplete:
-            return self._end("end of file")
+            return self._end(END_OF_FILE)
         # Half a request is none, however complete it may look: the peer may have died in mid-write.
         refusal = Refusal("bad_frame", "end of file inside a frame or line; a line ends with a newline")
         return self._end("end of file inside a frame", self.refuse(UNANSWERABLE, refusal))

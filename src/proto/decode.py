@@ -42,6 +42,11 @@ class Decoder:
         self._streams: dict[str, _Stream] = {}
         self._is_begun = False
 
+    @property
+    def is_lost(self) -> bool:
+        """Something of it was neither frames nor lines, and what followed was not read."""
+        return any(stream.is_lost for stream in self._streams.values())
+
     def feed(self, data: bytes) -> Iterator[str]:
         """The lines that these bytes complete."""
         self._head += data
@@ -89,22 +94,22 @@ class _Stream:
         self._frames = FrameReader()
         self._lines = text.LineReader(limits.TEXT_FACTOR * limits.FRAME_BYTES_MAX)
         self._is_text: bool | None = None
-        self._is_lost = False
+        self.is_lost = False
 
     def feed(self, data: bytes) -> Iterator[str]:
         if self._is_text is None:
             self._is_text = text.is_text(data[0])
-        if self._is_lost:
+        if self.is_lost:
             return
         (self._lines if self._is_text else self._frames).feed(data)
         try:
             yield from self._whole_lines() if self._is_text else self._whole_frames()
         except RemoteProtocolError as error:
-            self._is_lost = True
+            self.is_lost = True
             yield f"! {error.code}: {_word(error.message)}; nothing after this can be read"
 
     def finish(self) -> Iterator[str]:
-        if not self._is_lost and (self._lines.incomplete or self._frames.pending_bytes):
+        if not self.is_lost and (self._lines.incomplete or self._frames.pending_bytes):
             yield "! the recording ends inside a frame or line"
 
     def _whole_frames(self) -> Iterator[str]:

@@ -41,8 +41,8 @@ _CLIENT_OPS = frozenset(
 LEGAL: Mapping[State, frozenset[str]] = {
     State.NEW: _CLIENT_OPS | {"hello", "pool", "help"},
     State.CLIENT: _CLIENT_OPS | {"help"},
-    State.WORKER: frozenset({"help", "ack", "nack", "release", "heartbeat"}),
-    State.SUPERVISOR: frozenset({"help", "heartbeat", "exited"}),
+    State.WORKER: frozenset({"help", "ack", "nack", "release", "heartbeat", "progress"}),
+    State.SUPERVISOR: frozenset({"help", "pool", "heartbeat", "exited"}),
     State.ENDED: frozenset[str](),
 }
 """Which ops a state takes. The role is a question of its own, which `ops.py` answers."""

@@ -31,8 +31,16 @@ REASON_BYTES_MAX = 2 * KIB
 REPORT_BYTES_MAX = 8 * KIB
 """Traceback of one attempt. Cut in the middle with a marker, so that both its ends survive."""
 
+OUTPUT_BYTES_MAX = 64 * KIB
+"""What is kept of an attempt's output, if a pool was told to: its end, because there it went wrong."""
+
+PROGRESS_TEXT_BYTES_MAX = 256
+"""What a handler says of how far it is: one line in `stoker show`."""
+
 ENQUEUE_FRAME_BYTES_MAX = PAYLOAD_BYTES_MAX + 64 * KIB
-RESULT_FRAME_BYTES_MAX = RESULT_BYTES_MAX + 32 * KIB
+RESULT_FRAME_BYTES_MAX = RESULT_BYTES_MAX + OUTPUT_BYTES_MAX + 32 * KIB
+"""`ack` and `nack`: the largest result and the longest output fit together."""
+
 LISTING_FRAME_BYTES_MAX = 256 * KIB
 """`hello` and `heartbeat`: full lists of the longest names and nonces fit."""
 
@@ -73,6 +81,12 @@ JOBS_PAGE_MAX = 1000
 
 HELD_MAX = 1024
 
+POOL_QUEUES_MAX = 64
+"""Queues that a pool names. All of them are looked at for each job it gets."""
+
+WEIGHT_MAX = 1000
+"""Of one of them: far more than anybody can tell apart."""
+
 SLOTS_MAX = 1024
 
 TEXT_FACTOR = 2
@@ -92,7 +106,7 @@ FRAME_MS_MAX = 30 * SECOND_MS
 """A frame or line that has begun must be whole within this time, however slowly bytes trickle."""
 
 OUTGOING_BYTES_PAUSE = 256 * KIB
-"""A peer with so much unread is not read from until it has caught up."""
+"""A peer with so much to read has nothing more taken up, and is not read from, until it has caught up."""
 
 OUTGOING_BYTES_MAX = 32 * MIB
 """A peer with so much unread is disconnected: it has stopped reading altogether."""
@@ -113,13 +127,23 @@ HEARTBEAT_SHARE_OF_LEASE = 4
 
 RECONNECT_GRACE_MS = 10 * SECOND_MS
 SUPERVISOR_GRACE_MS = 30 * SECOND_MS
+GRACE_MS_MIN = SECOND_MS
+"""The least that those two may be: a worker looks for a broker once a second, and must be able to come back."""
+
 
 TIME_LIMIT_MS_DEFAULT = HOUR_MS
 """Finite by default: a hang always ends."""
 
 KILL_GRACE_MS = 5 * SECOND_MS
+KILL_GRACE_MS_MIN = 100
+"""A handler must be able to answer the signal: without any grace each cancel would be a SIGKILL."""
+
 SUPERVISOR_DEATH_MS = 2 * SECOND_MS
 """Workers end within this time after their supervisor died."""
+
+ASYNC_WORKERS_DEFAULT = 1
+ASYNC_SLOTS_DEFAULT = 100
+"""Coroutine handlers mostly wait, so one loop on one processor serves many at once."""
 
 DRAIN_MS_DEFAULT = 30 * SECOND_MS
 """How long jobs may go on after a TERM. Service managers commonly wait longer than that."""
@@ -136,10 +160,23 @@ BACKOFF_MS_DEFAULT = 5 * SECOND_MS
 BACKOFF_CAP_MS_DEFAULT = HOUR_MS
 BACKOFF_JITTER = 0.10
 
+# --- handlers -----------------------------------------------------------------------------------------
+
+MEMORY_LIMIT_BYTES_MIN = 4 * MIB
+"""Python itself takes memory a megabyte at a time: below this a handler may fail without taking any."""
+RECYCLE_BYTES_MIN = 32 * MIB
+"""Memory of its own that a worker may have before it is replaced: a fresh one, with what its start hooks
+open, has less."""
+RECYCLE_AGE_MS_MIN = 1 * SECOND_MS
+"""With less a pool would do little else."""
+
 # --- queues, retention, memory --------------------------------------------------------------------------
 
 QUEUE_DEFAULT = "default"
 QUEUE_JOBS_MAX_DEFAULT = 1_000_000
+QUEUE_BYTES_MAX_MIN = KIB
+"""A queue of which no job has room is none; a figure below is most likely one without its unit."""
+
 QUEUE_BYTES_MAX_DEFAULT = 1 * GIB
 QUEUE_DEAD_MAX_DEFAULT = 100_000
 
@@ -175,6 +212,12 @@ STATUS_ROWS_MAX = 1000
 
 WARNINGS_MAX = 100
 
+FIGURES_MAX = 50
+"""Queues that get a line of their own in the log once a minute; the rest are summed up in one."""
+
+FULL_SAID_MS = MINUTE_MS
+"""A queue that stays full is said to be so this often, however many enqueues it turns away."""
+
 OUTCOMES_KEPT = 20
 """Attempts of one job whose record is kept; the oldest go first."""
 
@@ -192,6 +235,9 @@ BATCH_BYTES_MAX = 4 * MIB
 BALLAST_BYTES = 16 * MIB
 """A file that is deleted when the disk is full, so that acks still fit. More than the log can ever hold
 (twice WAL_BYTES_CHECKPOINT and one batch), because folding it into the journal takes so much."""
+
+LOW_WATER_BYTES_MIN = 4 * MIB
+"""The log alone grows to so much before it is folded in. A figure below is most likely one without its unit."""
 
 LOW_WATER_BYTES = 32 * MIB
 """Room for a whole log and its folding in. Free space below which enqueues are refused with `storage_full` while everything else goes on."""

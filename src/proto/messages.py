@@ -38,7 +38,8 @@ class Hello(NamedTuple):
 
     `identity` is `[boot id, pid namespace, pid, start ticks, nonce]` of a worker process, `ticket`
     the supervisor's 16 random bytes, `held` a list of `[epoch, counter, phase]` with the phase
-    `running`, `unstarted` or `finished` (its ack or nack follows at once).
+    `running`, `unstarted` or `finished` (its ack or nack follows at once). `queues` are those that a
+    worker takes jobs from, `[name, weight]` each: in this order if all weights are 0; none: all.
     """
 
     version: int
@@ -49,6 +50,7 @@ class Hello(NamedTuple):
     kinds: Sequence[str] = ()
     slots: int = 0
     held: Sequence[Sequence[Any]] = ()
+    queues: Sequence[Sequence[Any]] = ()
 
 
 class Welcome(NamedTuple):

@@ -80,7 +80,9 @@ _ENQUEUE_FRAME = limits.ENQUEUE_FRAME_BYTES_MAX
 _ONE_OR_QUEUE = (maybe(rules.NAME), maybe(rules.NAME), rules.PAGE)
 _TOKENS = rules.listing(rules.TOKEN, limits.LIST_ITEMS_MAX)
 _NONCES = rules.listing(rules.NONCE, limits.LIST_ITEMS_MAX)
-_FAILURES = rules.word(Outcome.ERROR, Outcome.PERMANENT, Outcome.TIMEOUT, Outcome.MEMORY, Outcome.CANCELLED)
+_FAILURES = rules.word(
+    Outcome.ERROR, Outcome.PERMANENT, Outcome.TIMEOUT, Outcome.MEMORY, Outcome.CRASH, Outcome.CANCELLED
+)
 _RELEASES = rules.word("not_started", Outcome.RELEASED, Outcome.SHUTDOWN)
 _KILLS = rules.word(Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.LOST)
 _HELLO = (
@@ -92,6 +94,7 @@ _HELLO = (
     rules.listing(rules.NAME, limits.LIST_ITEMS_MAX),
     rules.integer(0, limits.SLOTS_MAX),
     rules.listing(rules.HELD, limits.HELD_MAX),
+    rules.listing(rules.QUEUE_WEIGHT, limits.POOL_QUEUES_MAX),
 )
 _ENQUEUE = (
     rules.NAME,
@@ -126,7 +129,13 @@ _JOB = (
     rules.INSTANT,
     maybe(rules.HEADERS),
 )
-_ACK = (rules.TOKEN, maybe(rules.data(limits.RESULT_BYTES_MAX)), rules.DURATION)
+_OUTPUT = maybe(rules.text(limits.OUTPUT_BYTES_MAX))
+_ACK = (rules.TOKEN, maybe(rules.data(limits.RESULT_BYTES_MAX)), rules.DURATION, _OUTPUT)
+_STATUS = maybe(rules.integer(0, 255))
+_SIGNAL = maybe(rules.integer(1, 128))
+_END = (_SIGNAL, _STATUS, rules.COUNT, rules.COUNT)
+"""How the process of one attempt ended: signal, exit status, peak of memory in bytes, CPU time in ms."""
+
 _NACK = (
     rules.TOKEN,
     _FAILURES,
@@ -134,6 +143,14 @@ _NACK = (
     rules.text(limits.REPORT_BYTES_MAX),
     maybe(rules.DURATION),
     rules.DURATION,
+    *_END,
+    _OUTPUT,
+)
+_PROGRESS = (
+    rules.TOKEN,
+    maybe(rules.COUNT),
+    maybe(rules.COUNT),
+    rules.text(limits.PROGRESS_TEXT_BYTES_MAX),
 )
 _POOL = (
     rules.COUNT,
@@ -142,17 +159,22 @@ _POOL = (
     rules.IDENTITY,
     rules.listing(rules.KIND, limits.LIST_ITEMS_MAX),
     _NONCES,
+    rules.text(limits.NAME_BYTES_MAX),
+    maybe(rules.word("loading", "starting", "done", "failed")),
+    rules.COUNT,
+    rules.text(limits.REPORT_BYTES_MAX),
 )
 _EXITED = (
     rules.NONCE,
     _TOKENS,
-    maybe(rules.integer(0, 255)),
-    maybe(rules.integer(1, 128)),
+    _STATUS,
+    _SIGNAL,
     maybe(rules.TOKEN),
     rules.FLAG,
     rules.FLAG,
     rules.COUNT,
     rules.COUNT,
+    rules.FLAG,
 )
 
 OPS: tuple[Op, ...] = (
@@ -173,9 +195,10 @@ OPS: tuple[Op, ...] = (
     Op(_M.Snapshot, (rules.SNAPSHOT_NAME,), ADMIN),
     Op(_W.Job, _JOB, BROKER, _ENQUEUE_FRAME),
     Op(_W.Ack, _ACK, WORK, _RESULT_FRAME),
-    Op(_W.Nack, _NACK, WORK),
+    Op(_W.Nack, _NACK, WORK, _RESULT_FRAME),
     Op(_W.Release, (rules.TOKEN, _RELEASES), WORK),
     Op(_W.Heartbeat, (_TOKENS, _NONCES), BEATING, _LISTING_FRAME, _MANY),
+    Op(_W.Progress, _PROGRESS, WORK),
     Op(_W.Pool, _POOL, SUPERVISE, limits.POOL_FRAME_BYTES_MAX, _MANY),
     Op(_W.Exited, _EXITED, SUPERVISE, _LISTING_FRAME, _MANY),
     Op(_W.Kill, (rules.NONCE, rules.TOKEN, _KILLS, rules.DURATION), BROKER),

@@ -1,11 +1,12 @@
 """What is configured of one queue: the same for who reads it from a file and for the core that obeys it."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from . import limits
 from .model import Overflow
+
+_NO_POLICY: Mapping[str, int] = {}
 
 
 class QueueRules(NamedTuple):
@@ -15,4 +16,4 @@ class QueueRules(NamedTuple):
     bytes_max: int = limits.QUEUE_BYTES_MAX_DEFAULT
     dead_max: int = limits.QUEUE_DEAD_MAX_DEFAULT
     overflow: Overflow = Overflow.REJECT
-    policy: Mapping[str, int] = MappingProxyType({})
+    policy: Mapping[str, int] = _NO_POLICY

@@ -66,7 +66,7 @@ def text(bytes_max: int) -> Rule:
 
 def data(bytes_max: int) -> Rule:
     """Opaque bytes."""
-    return Rule(f"at most {bytes_max} bytes", lambda v: type(v) is bytes and len(v) <= bytes_max, bytes_max)
+    return Rule(f"bytes, at most {bytes_max}", lambda v: type(v) is bytes and len(v) <= bytes_max, bytes_max)
 
 
 def word(*words: str) -> Rule:
@@ -109,6 +109,16 @@ def _is_held(value: Any) -> bool:
     )
 
 
+def _is_queue_weight(value: Any) -> bool:
+    return (
+        is_exactly(value, list)
+        and len(value) == 2
+        and is_name(value[0])
+        and type(value[1]) is int
+        and 0 <= value[1] <= limits.WEIGHT_MAX
+    )
+
+
 def _is_identity(value: Any) -> bool:
     return (
         is_exactly(value, list)
@@ -135,6 +145,7 @@ NAME = Rule("1 to 128 characters of A-Z a-z 0-9 . _ : -", is_name)
 FLAG = Rule("true or false", lambda v: type(v) is bool)
 TOKEN = Rule("[epoch, counter]", _is_token)
 HELD = Rule("[epoch, counter, running | unstarted | finished]", _is_held)
+QUEUE_WEIGHT = Rule(f"[queue, weight from 0 to {limits.WEIGHT_MAX}]", _is_queue_weight)
 NONCE = Rule("8 to 64 characters of A-Z a-z 0-9 -", is_nonce)
 IDENTITY = Rule("[boot id, pid namespace, pid, start ticks, nonce]", _is_identity)
 IDENTITY_OR_EMPTY = Rule(f"empty, or {IDENTITY.says}", lambda v: v == [] or _is_identity(v))
@@ -172,11 +183,14 @@ POLICY: dict[str, Rule] = {
 }
 """What a kind may declare, and an enqueue may say for one job."""
 
+KIND_POLICY: dict[str, Rule] = {**POLICY, "dead_kind": NAME}
+"""What a kind may declare. `dead_kind`: a job of that kind is made when one of this becomes dead."""
+
 
 def _is_kind(value: Any) -> bool:
     if not is_exactly(value, dict) or not is_name(value.get("kind")):
         return False
-    return all(rule.accepts(value[key]) for key, rule in POLICY.items() if value.get(key) is not None)
+    return all(rule.accepts(value[key]) for key, rule in KIND_POLICY.items() if value.get(key) is not None)
 
 
 KIND = Rule("a map with `kind` and its policy, each in range", _is_kind)

@@ -134,7 +134,7 @@ def fields(op: Op, request: dict[str, Any]) -> list[Any]:
 
 
 def _to_bytes(op: Op, name: str, value: Any) -> Any:
-    """Text as its UTF-8, `{"base64": ...}` as what it encodes; the rule judges anything else."""
+    """Text as its UTF-8, `{"base64": ...}` as what it encodes; a default as it is, and null for the rule."""
     try:
         if type(value) is str:
             return value.encode()
@@ -142,7 +142,9 @@ def _to_bytes(op: Op, name: str, value: Any) -> Any:
             return binascii.a2b_base64(value["base64"], strict_mode=True)
     except (TypeError, ValueError) as error:
         raise RemoteProtocolError("bad_message", f"{op.name}: `{name}` is not valid: {error}") from error
-    return value
+    if value is None or type(value) is bytes:
+        return value
+    raise RemoteProtocolError("bad_message", f'{op.name}: `{name}` must be a string or {{"base64": "..."}}')
 
 
 def answer_line(number: int, message: Message) -> bytes:

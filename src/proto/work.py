@@ -30,15 +30,23 @@ class Job(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """The job is finished. Kept by the worker and repeated until it is answered."""
+    """The job is finished. Kept by the worker and repeated until it is answered.
+
+    `output` is the end of what the attempt printed and logged, if that is to be kept.
+    """
 
     token: Token
     result: bytes | None = None
     duration_ms: int = 0
+    output: str | None = None
 
 
 class Nack(NamedTuple):
-    """The attempt failed: `outcome` is error, permanent, timeout, memory or cancelled."""
+    """The attempt failed: `outcome` is error, permanent, timeout, memory, crash or cancelled.
+
+    `signal` to `cpu_ms` are of an attempt that had a process of its own, which ended without an answer.
+    `output` is as in `ack`.
+    """
 
     token: Token
     outcome: str
@@ -46,6 +54,11 @@ class Nack(NamedTuple):
     report: str = ""
     after_ms: int | None = None
     duration_ms: int = 0
+    signal: int | None = None
+    status: int | None = None
+    memory_peak_bytes: int = 0
+    cpu_ms: int = 0
+    output: str | None = None
 
 
 class Release(NamedTuple):
@@ -53,6 +66,19 @@ class Release(NamedTuple):
 
     token: Token
     reason: str
+
+
+class Progress(NamedTuple):
+    """How far a running attempt is: `done` of `total`, and a text for people. Replaces what was said before.
+
+    The one request that is never answered, so that a worker which is busy has nothing to read. It may
+    be dropped on the way; the broker keeps the last one in memory, as long as the attempt runs.
+    """
+
+    token: Token
+    done: int | None = None
+    total: int | None = None
+    text: str = ""
 
 
 class Heartbeat(NamedTuple):
@@ -78,11 +104,14 @@ class Wishes(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """A supervisor's first message, also after a reconnect.
+    """A supervisor's first message, also after a reconnect; and again when something of it has changed.
 
     `kinds` is a list of maps: `kind`, and optionally queue, priority, expires_ms, attempts_max,
-    crashes_max, time_limit_ms, lease_ms, backoff_ms, backoff_cap_ms. `workers` are the nonces of
+    crashes_max, time_limit_ms, lease_ms, backoff_ms, backoff_cap_ms, dead_kind. `workers` are the nonces of
     the live ones; those of this ticket that are not listed have ended and were reported or never ran.
+
+    `code` names the code that serves. The last three are of the last reload that was asked for: loading,
+    starting, done or failed; when it began, on the monotonic clock; why it failed, with a traceback.
     """
 
     version: int
@@ -91,6 +120,10 @@ class Pool(NamedTuple):
     identity: Sequence[Any]
     kinds: Sequence[Mapping[str, Any]]
     workers: Sequence[str] = ()
+    code: str = ""
+    reload_state: str | None = None
+    reload_mono_ms: int = 0
+    reload_error: str = ""
 
 
 class Exited(NamedTuple):
@@ -99,7 +132,7 @@ class Exited(NamedTuple):
     `tokens` are what its start page held: the attempts that were running in it, none between jobs.
     Exactly one of `status` (exit code) and `signal` is set, or neither when the status cannot be had.
     `kill_token` is the attempt a SIGKILL of the supervisor was meant for, `shutdown` that the end was
-    not the job's doing.
+    not the job's doing, `over_memory` that it died of its job's memory limit.
     """
 
     worker: str
@@ -111,6 +144,7 @@ class Exited(NamedTuple):
     swept: bool = True
     memory_peak_bytes: int = 0
     cpu_ms: int = 0
+    over_memory: bool = False
 
 
 class Kill(NamedTuple):
@@ -128,8 +162,9 @@ OPS: dict[type[Any], tuple[int, type[Any] | None]] = {
     Nack: (42, Done),
     Release: (43, Done),
     Heartbeat: (44, Wishes),
+    Progress: (45, None),
     Pool: (50, Welcome),
     Exited: (51, Done),
     Kill: (52, None),
 }
-"""As `messages.OPS`; without an answer: pushed by the broker. 45 and 46 are kept for progress and output."""
+"""As `messages.OPS`; without an answer: pushed by the broker, or `progress`. 46 is kept for output."""

@@ -5,7 +5,8 @@ at a time each). Which file belongs to which process:
 
     app errors context                                   the author's, in any process that imports them
     main supervisor brood slots zygote_link pool_link    the supervisor
-    zygote birth                                         the zygote, up to the moment of a fork
+    generation reloading watching recycling recycler     the supervisor, replacing code and workers
+    zygote birth sources                                 the zygote, up to the moment of a fork
     sync_worker link attempt payload report              a worker
     control                                              what supervisor and zygote say to each other
     startpage                                            what supervisor and worker share

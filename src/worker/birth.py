@@ -16,56 +16,110 @@ import os
 import random
 import signal
 import sys
-from typing import Any
+from typing import Any, Protocol
 
 from ..proto import limits
 from ..proto.messages import Hello
-from . import process
+from . import log, process, records
 from .app import App
-from .control import Start
+from .control import Fork, Start
+from .flavour import Flavour
 from .link import Link
+from .output import JobOutput, OutputRules
 from .process import MarkerSpace
+from .scratch import Scratch, path_of
 from .startpage import StartPage
 from .sync_worker import SyncWorker
 
-SLOTS = 1
+
+class Worker(Protocol):
+    """What all flavours have in common."""
+
+    @property
+    def slots(self) -> int:
+        """How many jobs it takes at once."""
+        ...
+
+    def install_signals(self) -> None: ...
+
+    def run(self) -> int:
+        """Work until TERM; the exit status."""
+        ...
+
 
 _KEPT_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these from its start, and turns them into errors."""
 
 
-def work(app: App, start: Start, nonce: str, page_fd: int, zygote_pid: int, marker: MarkerSpace) -> int:
-    """Be a worker until it ends; its exit status."""
+def work(
+    app: App,
+    start: Start,
+    fork: Fork,
+    page_fd: int,
+    *,
+    zygote_pid: int,
+    marker: MarkerSpace,
+    beside_threads: bool,
+) -> int:
+    """Be a worker until it ends; its exit status. `beside_threads`: the zygote had some when it forked."""
     process.die_with_parent(zygote_pid)
     os.setsid()
     process.set_name("stoker-worker")
     _reset_signals()
-    page = StartPage(page_fd, SLOTS)
+    page = StartPage(page_fd, fork.slots)
     os.close(page_fd)
     _let_go_of_descriptors()
     random.seed()
-    marker.write(nonce)
+    marker.write(fork.nonce)
     os.environ["STOKER_SOCKET"] = start.socket
     for stream in (sys.stdout, sys.stderr):
         # Output of jobs is to be seen when it is written, also through a pipe.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
     gc.enable()
-    worker = SyncWorker(app, Link(start.socket, _greeting(app, start, nonce)), page, nonce)
+    output = JobOutput(OutputRules(start.attributed, start.capture_bytes, start.log_format))
+    worker = _worker(app, start, fork, page, output, beside_threads)
     worker.install_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    app.run_start_hooks()
-    return worker.run()
+    app.hooks.start()
+    output.install()
+    records.provide_handlers(output)
+    status = worker.run()
+    # By now every answer has arrived and the connection is closed: nobody waits for what comes.
+    app.hooks.stop(log.say)
+    return status
 
 
-def _greeting(app: App, start: Start, nonce: str) -> Any:
-    identity = process.identity(nonce)
-    kinds = list(app.handlers)
+def _worker(
+    app: App, start: Start, fork: Fork, page: StartPage, output: JobOutput, beside_threads: bool
+) -> Worker:
+    flavour = Flavour(fork.flavour)
+    kinds = [kind for kind, handler in app.handlers.items() if handler.flavour is flavour]
+    identity = process.identity(fork.nonce)
 
     def greet(held: list[list[Any]]) -> Hello:
-        return Hello(limits.PROTOCOL_VERSION, "work", start.name, identity, start.ticket, kinds, SLOTS, held)
+        version, slots = limits.PROTOCOL_VERSION, worker.slots
+        return Hello(version, "work", start.name, identity, start.ticket, kinds, slots, held, start.queues)
 
-    return greet
+    worker: Worker
+    if flavour is Flavour.PLAIN:
+        directory = Scratch(path_of(fork.nonce, start.scratch)) if start.scratch else None
+        worker = SyncWorker(
+            app,
+            Link(start.socket, greet),
+            page,
+            fork.nonce,
+            memory_max=start.memory_max,
+            scratch=directory,
+            output=output,
+            beside_threads=beside_threads,
+        )
+    else:
+        # Imported by the zygote already, if the app has any use for it.
+        from .async_worker import AsyncWorker
+
+        worker = AsyncWorker(app, flavour, Link(start.socket, greet, waits=False), page, output)
+    return worker
 
 
 def _reset_signals() -> None:

@@ -7,29 +7,33 @@ import signal
 import trio
 
 from ..proto import work
+from ..proto.nonce import RANDOM_BYTES, nonce
 from . import process, startpage
 from .control import Exited, exited
+from .generation import Generation
 from .process import Pidfd, Stat
+from .recycling import Wear
 from .slots import Slot
 from .startpage import StartPage, Token
-from .zygote_link import NONCE_BYTES
-
-_SLOT = 0
 
 
 class Child:
     """One worker, from the request to fork it until its end has been reported."""
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, slot: Slot, generation: Generation, wear: Wear) -> None:
         self.slot = slot
-        self.nonce = secrets.token_hex(NONCE_BYTES)
-        self.page_fd = startpage.create()
-        self.page = StartPage(self.page_fd)
+        self.generation = generation
+        self.wear = wear
+        self.nonce = nonce(secrets.token_hex(RANDOM_BYTES), generation.code)
+        self.page_fd = startpage.create(slot.capacity)
+        self.page = StartPage(self.page_fd, slot.capacity)
         self.pid = 0
         """0 until the zygote has said it."""
         self.is_told_to_end = False
         self.is_shutdown = False
         """Its end is the pool's doing, not its job's."""
+        self.is_closed = False
+        """Nothing of it is left to be done."""
         self.died_first = False
         """It had ended before its zygote did."""
         self.killed_for: Token | None = None
@@ -37,11 +41,13 @@ class Child:
         self.tree: list[Stat] = []
         """Its family as last seen while it lived."""
         self._pidfd: Pidfd | None = None
+        self._kills = 0
+        self._struck: Token | None = None
 
     @property
-    def token(self) -> Token | None:
-        """The attempt that runs in it, or was running when it ended."""
-        return self.page.token(_SLOT)
+    def tokens(self) -> list[Token]:
+        """The attempts that run in it, or were running when it ended."""
+        return self.page.tokens()
 
     def born(self, pid: int, pidfd: int) -> None:
         """The zygote made it."""
@@ -71,9 +77,9 @@ class Child:
         return found is not None and not found.is_stopped and not found.has_ended
 
     def is_stuck_in(self, token: Token) -> bool:
-        """It runs this attempt; or it is stopped, and so cannot even begin it."""
-        if self.token is not None:
-            return self.token == token
+        """It runs this attempt; or it runs nothing and is stopped, and so cannot even begin it."""
+        if tokens := self.tokens:
+            return token in tokens
         found = process.stat(self.pid)
         return found is not None and found.is_stopped
 
@@ -109,18 +115,25 @@ class Child:
     def strike(self, token: Token, reason: str) -> None:
         """Have its handler stopped, if it is still that attempt, or once it comes to it."""
         # Written before it is looked at, so an attempt that begins in between finds it.
-        self.page.kill(_SLOT, token, reason)
-        if self.token == token:
+        self.page.kill(self._kills % self.page.slots, token, reason)
+        self._kills += 1
+        # One with several slots looks at its kills only when it is told to, one with a single slot also
+        # before each attempt: then the signal is for the attempt that runs, and for no other.
+        if self.page.slots > 1 or token in self.tokens:
+            self._struck = token
             self.send(process.STRIKE_SIGNAL)
 
     def report(
         self, status: int | None, number: int | None, usage: tuple[int, int], swept: bool
     ) -> work.Exited:
         """What the broker is told of its end; `usage` is peak memory in bytes and CPU time in ms."""
-        token = self.token
+        mark = self.page.memory_mark(0)
+        if number == process.STRIKE_SIGNAL and self.killed_for is None:
+            # It had become another program, which does not know the signal: the strike was its end.
+            self.killed_for = self._struck
         return work.Exited(
             worker=self.nonce,
-            token=None if token is None else list(token),
+            tokens=[list(token) for token in self.tokens],
             status=status,
             signal=number,
             kill_token=None if self.killed_for is None else list(self.killed_for),
@@ -128,10 +141,12 @@ class Child:
             swept=swept,
             memory_peak_bytes=usage[0],
             cpu_ms=usage[1],
+            over_memory=number is not None and self.killed_for is None and 0 < mark <= usage[0],
         )
 
     def close(self) -> None:
         """It has been reported; give everything back."""
+        self.is_closed = True
         self.close_page_fd()
         self.page.close()
         if self._pidfd is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 
+from ..config.logline import LOGFMT
 from ..proto import limits
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ PACKET_BYTES_MAX = 128 * 1024
 KINDS_A_PACKET = 64
 """A kind with its policy and the longest names takes about 500 bytes."""
 
+FILES_A_PACKET = 24
+"""A path has at most 4096 bytes."""
+
 
 # --- to the zygote --------------------------------------------------------------------------------
 
@@ -36,12 +40,26 @@ class Start(NamedTuple):
     socket: str
     ticket: bytes
     name: str
+    memory_max: int = 0
+    """Bytes a job may take if its kind says nothing; 0: no limit."""
+    scratch: str = ""
+    """Where workers make their temporary directories; nowhere if empty."""
+    queues: Sequence[Sequence[Any]] = ()
+    """`[name, weight]` of the queues that workers take jobs from; none: all."""
+    attributed: bool = True
+    capture_bytes: int = 0
+    log_format: str = LOGFMT
+    """These three are `output.OutputRules`."""
+    watch: bool = False
+    """Say which files were imported."""
 
 
 class Fork(NamedTuple):
-    """Make a worker. Its start page comes with the packet."""
+    """Make a worker of a flavour, for so many jobs at once. Its start page comes with the packet."""
 
     nonce: str
+    flavour: str
+    slots: int
 
 
 # --- to the supervisor ------------------------------------------------------------------------------
@@ -53,10 +71,22 @@ class Kinds(NamedTuple):
     kinds: Sequence[Mapping[str, Any]]
 
 
+class Files(NamedTuple):
+    """Some of the app's own files, before `Ready` or `Failed`."""
+
+    paths: Sequence[str]
+
+
 class Ready(NamedTuple):
-    """The app is imported. `threads` are those it started: a fork copies their locks without them."""
+    """The app is imported.
+
+    `threads` are those it started: a fork copies their locks without them. `flavours` are those of its
+    handlers. `digest` is of its own files.
+    """
 
     threads: Sequence[str]
+    flavours: Sequence[str]
+    digest: str
 
 
 class Failed(NamedTuple):
@@ -102,10 +132,10 @@ def exited(nonce: str, status: int, usage: "struct_rusage") -> Exited:
     )
 
 
-Message = Start | Fork | Kinds | Ready | Failed | Forked | Unforked | Exited
+Message = Start | Fork | Kinds | Files | Ready | Failed | Forked | Unforked | Exited
 
 _CLASSES: dict[str, type[Message]] = {
-    cls.__name__: cls for cls in (Start, Fork, Kinds, Ready, Failed, Forked, Unforked, Exited)
+    cls.__name__: cls for cls in (Start, Fork, Kinds, Files, Ready, Failed, Forked, Unforked, Exited)
 }
 
 

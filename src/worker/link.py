@@ -1,4 +1,4 @@
-"""A worker's connection to the broker: one blocking socket, and what is owed over it.
+"""A worker's connection to the broker: one socket, and what is owed over it.
 
 An answer (ack, nack, release) is kept until the broker has confirmed it, and is sent again after
 every reconnect, so neither a restart of the broker nor a lost connection loses it. `hello` says what
@@ -9,8 +9,12 @@ whatever call it shows; the caller then calls `open` again, with a backoff of it
 thrown away by a close: unconfirmed answers, and jobs that came and were not started. (The broker
 takes the latter back when it is told of them.)
 
-No heartbeats from here: one slot means that a worker with time for one holds no lease. The supervisor
-beats for it.
+No heartbeats from here: a worker with one slot that had time for one would hold no lease, and for many
+slots one voice is enough. The supervisor beats for it.
+
+The socket is a blocking one, and `open` does it all. A worker with a loop has one that never blocks
+(`waits=False`): it waits for the descriptor itself, and opens in steps, `begin`, `receive` until
+`is_welcomed`, `finish`. What the socket does not take then stays in `unsent` until `flush`.
 
 Not to be entered twice: the worker sees to it that its signal handlers call `open` only while the
 main program is outside of this file.
@@ -20,7 +24,8 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from typing import Any
 
 from ..proto import codec, limits, work
@@ -39,6 +44,9 @@ _NUMBERS = {cls: number for cls, (number, _) in (OPS | work.OPS).items()}
 _JOB = _NUMBERS[work.Job]
 _JOB_FIELDS = len(work.Job._fields)
 
+_UNANSWERED = limits.INTEGER_MAX
+"""A request id that counting never comes to: should it be refused, nothing that is owed has this number."""
+
 _PASSING = frozenset({"shutting_down", "internal", "too_many_connections", "handshake_timeout"})
 """Refusals that say nothing about the request: it is repeated on the next connection."""
 
@@ -50,11 +58,20 @@ class HelloRefusedError(StokerError):
 class Link:
     """See the module. `greeting` gives the `hello` for what is held."""
 
-    def __init__(self, path: str, greeting: Callable[[list[list[Any]]], Hello]) -> None:
+    def __init__(
+        self, path: str, greeting: Callable[[list[list[Any]]], Hello], *, waits: bool = True
+    ) -> None:
         self.jobs: deque[work.Job] = deque()
         """Came, and not started."""
         self.generation = 0
         """Grows with every open: a new descriptor is to be polled."""
+        self.unsent = b""
+        """What a socket that never blocks has yet to take."""
+        self.confirmed: Callable[[Token], None] = lambda _: None
+        """Called with the token of an answer that is owed no longer."""
+        self.closing: Callable[[socket.socket], object] = lambda _: None
+        """Called with a connection that is about to be closed."""
+        self._waits = waits
         self._path = path
         self._greeting = greeting
         self._socket: socket.socket | None = None
@@ -64,6 +81,7 @@ class Link:
         self._hello = 0
         self._refusal: HelloRefusedError | None = None
         self._lost: list[Token] | None = None
+        self._given_back: deque[work.Job] = deque()
 
     # --- connection ----------------------------------------------------------------------------------
 
@@ -89,21 +107,41 @@ class Link:
         poll.register(self._socket, select.POLLRDHUP)
         return bool(poll.poll(0))
 
-    def open(self, running: Token | None = None) -> bool:
+    def open(self, running: Collection[Token] = ()) -> bool:
         """Try once: connect, say hello, repeat what is owed. HelloRefusedError if it is hopeless."""
+        if self.begin(running):
+            self._wait_for_welcome()
+        return self.finish()
+
+    def begin(self, running: Collection[Token] = ()) -> bool:
+        """Connect and say hello; False if nobody listens."""
         self.close()
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(self._waits)
         try:
             sock.connect(self._path)
         except OSError:
             sock.close()
             return False
-        self._socket, self._reader = sock, FrameReader()
+        self._socket, self._reader, self.unsent = sock, FrameReader(), b""
         self._lost = None
-        unstarted, self.jobs = self.jobs, deque()
-        self._hello = self._send(self._greeting(self._held(unstarted, running)))
-        if not self._wait_for_welcome():
-            self.jobs = unstarted + self.jobs
+        self._given_back, self.jobs = self.jobs, deque()
+        self._hello = self._send(self._greeting(self._held(self._given_back, running)))
+        return self.is_open
+
+    @property
+    def is_welcomed(self) -> bool:
+        """Hello was answered. HelloRefusedError if it was refused for good."""
+        if self._refusal is not None:
+            self.close()
+            raise self._refusal
+        return self._lost is not None
+
+    def finish(self) -> bool:
+        """Repeat what is owed if hello was answered in time; else take back what was given back."""
+        given_back, self._given_back = self._given_back, deque()
+        if not (self.is_open and self.is_welcomed):
+            self.jobs = given_back + self.jobs
             self.close()
             return False
         self.generation += 1
@@ -112,36 +150,37 @@ class Link:
 
     def close(self) -> None:
         """Harmless twice."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            # A handler may have closed the descriptor, which makes all of this fail.
+            with suppress(OSError, ValueError):
+                self.closing(sock)
+                sock.close()
 
-    def _held(self, unstarted: Iterable[work.Job], running: Token | None) -> list[list[Any]]:
+    def _held(self, unstarted: Iterable[work.Job], running: Iterable[Token]) -> list[list[Any]]:
         held = [[*answer.token, "finished"] for answer in self._unconfirmed.values()]
         held += [[*job.token, "unstarted"] for job in unstarted]
-        return held if running is None else [*held, [*running, "running"]]
+        return [*held, *([*token, "running"] for token in running)]
 
-    def _wait_for_welcome(self) -> bool:
+    def _wait_for_welcome(self) -> None:
         end = time.monotonic() + HELLO_MS / 1000
         poll = select.poll()
         if self._socket is not None:
             poll.register(self._socket, select.POLLIN)
-        while self._socket is not None and self._lost is None:
+        while self.is_open and not self.is_welcomed:
             if not poll.poll(max(0, end - time.monotonic()) * 1000):
-                return False
+                return
             self.receive()
-            if self._refusal is not None:
-                self.close()
-                raise self._refusal
-        return self._socket is not None
 
     def _repeat(self) -> None:
         """Send again what was not confirmed, but for the tokens that are no longer this worker's."""
         lost = set(self._lost or ())
-        owed = [answer for answer in self._unconfirmed.values() if _key(answer.token) not in lost]
-        self._unconfirmed.clear()
+        owed, self._unconfirmed = list(self._unconfirmed.values()), {}
         for answer in owed:
-            self.answer(answer)
+            if _key(answer.token) in lost:
+                self.confirmed(_key(answer.token))
+            else:
+                self.answer(answer)
 
     # --- sending -------------------------------------------------------------------------------------
 
@@ -150,20 +189,52 @@ class Link:
         number = self._send(answer)
         self._unconfirmed[number] = answer
 
+    def say(self, message: Any) -> None:
+        """Send something that nobody answers, now or not at all. From any thread, also within a handler.
+
+        It is one write of one short frame, which a socket takes whole or refuses. Not before hello was
+        answered, nor while a frame is half sent: it must not get into the middle of another one.
+        """
+        sock = self._socket
+        if sock is not None and self._lost is not None and not self.unsent:
+            with suppress(OSError):
+                sock.send(codec.encode((_NUMBERS[type(message)], _UNANSWERED, *message)), socket.MSG_DONTWAIT)
+
     def _send(self, message: Any) -> int:
         self._number = number = self._number + 1
         if self._socket is not None:
             try:
-                self._socket.sendall(codec.encode((_NUMBERS[type(message)], number, *message)))
+                self._transmit(self._socket, codec.encode((_NUMBERS[type(message)], number, *message)))
             except OSError:
                 # After part of a frame nothing more can be said on this connection.
                 self.close()
         return number
 
+    def _transmit(self, sock: socket.socket, data: bytes) -> None:
+        if self._waits:
+            sock.sendall(data)
+        else:
+            self.unsent += data
+            self._flush(sock)
+
+    def flush(self) -> None:
+        """Send what the socket takes now of what is unsent."""
+        if self._socket is not None:
+            try:
+                self._flush(self._socket)
+            except OSError:
+                self.close()
+
+    def _flush(self, sock: socket.socket) -> None:
+        try:
+            self.unsent = self.unsent[sock.send(self.unsent) :] if self.unsent else b""
+        except BlockingIOError:
+            return
+
     # --- receiving -----------------------------------------------------------------------------------
 
     def receive(self) -> None:
-        """Read what has come, waiting for it if there is nothing, and act on every whole frame."""
+        """Read what has come, and act on every whole frame. A blocking socket waits for something to come."""
         if self._socket is None:
             return
         try:
@@ -171,6 +242,8 @@ class Link:
             self._reader.feed(data)
             while (body := self._reader.next_frame()) is not None:
                 self._take(codec.decode(body))
+        except BlockingIOError:
+            return
         except OSError:
             self.close()
         except (RemoteProtocolError, TypeError, ValueError) as error:
@@ -183,7 +256,10 @@ class Link:
     def _take(self, fields: list[Any]) -> None:
         op, number = fields[0], fields[1]
         if op == ANSWER:
-            if self._unconfirmed.pop(number, None) is None and number == self._hello:
+            answer = self._unconfirmed.pop(number, None)
+            if answer is not None:
+                self.confirmed(_key(answer.token))
+            elif number == self._hello:
                 welcome = Welcome(*fields[2 : 2 + len(Welcome._fields)])
                 self._lost = [_key(token) for token in welcome.lost]
         elif op == _JOB:
@@ -199,13 +275,18 @@ class Link:
             self._refusal = HelloRefusedError(f"{code}: {message}")
             return
         answer = self._unconfirmed.pop(number, None)
-        if answer is None or code == "lease_lost":
+        if answer is None:
+            return
+        if code == "lease_lost":
             # Another attempt has the job by now, or nobody: either way this one is over.
+            self.confirmed(_key(answer.token))
             return
         log.say("worker_answer_refused", code=code, message=message)
         if not isinstance(answer, work.Release):
             # The attempt must end somehow, or its lease would be renewed until its time limit.
             self.answer(work.Release(answer.token, "released"))
+        else:
+            self.confirmed(_key(answer.token))
 
 
 def _key(token: Any) -> Token:

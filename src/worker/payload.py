@@ -2,13 +2,15 @@
 
 Either msgpack of `[args, kwargs]`, as the client library writes it, or JSON text of a list (args) or
 an object (kwargs), as a person or a script writes it. The first byte tells: `[` and `{` would be lone
-small integers in msgpack. No bytes at all mean no arguments. Nothing is ever unpickled.
+small integers in msgpack. No bytes at all mean no arguments. Nothing is ever unpickled. A datetime is
+`{"$datetime": "..."}` in both.
 """
 
 import json
 from typing import Any, NoReturn
 
-from ..client.values import decode_value
+from ..client.values import decode_value, instant_of_map
+from .signature import Fit
 
 _JSON_STARTS = (b"[", b"{")
 
@@ -32,11 +34,24 @@ def decode_arguments(payload: bytes) -> tuple[list[Any], dict[str, Any]]:
     raise PayloadError("the payload is msgpack, but not of [args, kwargs]")
 
 
+def fitting_arguments(payload: bytes, fits: Fit) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a payload for a handler that takes what `fits` takes; PayloadError if they do not fit.
+
+    So a TypeError of the call that follows is one from inside of the handler.
+    """
+    args, kwargs = decode_arguments(payload)
+    try:
+        fits(*args, **kwargs)
+    except TypeError as error:
+        raise PayloadError(f"the arguments do not fit: {error}") from error
+    return args, kwargs
+
+
 def _from_json(payload: bytes) -> tuple[list[Any], dict[str, Any]]:
     try:
-        value = json.loads(payload, parse_constant=_refuse_constant)
+        value = json.loads(payload, parse_constant=_refuse_constant, object_hook=instant_of_map)
     except (ValueError, RecursionError) as error:
-        raise PayloadError(f"the payload begins like JSON and is none: {error}") from error
+        raise PayloadError(f"the payload begins like JSON and cannot be read: {error}") from error
     return _checked(value, {}) if _is(value, list) else _checked([], value)
 
 

@@ -3,6 +3,9 @@
 It reconnects for ever. An `exited` report is kept until the broker has answered it, and repeated after
 every reconnect: only then may the broker hand out what the dead worker held. Until then the worker is
 also still listed in `pool`, so that nothing of it is freed on the mere word that it no longer lives.
+
+`pool` is the first message of each connection, and is said again on it when something of it has changed; the
+answer to the newest one counts.
 """
 
 import math
@@ -30,6 +33,14 @@ _FATAL = frozenset({"forbidden", "version_mismatch", "bad_message", "unknown_op"
 
 class PoolRefusedError(Exception):
     """The broker will not have this pool."""
+
+
+class Declared:
+    """A `pool` whose answer is waited for."""
+
+    def __init__(self) -> None:
+        self.known = trio.Event()
+        self.error: PoolRefusedError | None = None
 
 
 class Owner(Protocol):
@@ -68,6 +79,8 @@ class PoolLink:
         self._heartbeat_ms = limits.HEARTBEAT_MS_MAX
         self._settled = trio.Event()
         self._welcomed = trio.Event()
+        self._declared: Declared | None = None
+        """What somebody waits for."""
         self._is_away = False
         self._scope = trio.CancelScope()
         self._refused: PoolRefusedError | None = None
@@ -77,9 +90,20 @@ class PoolLink:
         """Nonces of workers whose end the broker has not acknowledged."""
         return list(self._unconfirmed)
 
-    def reconnect(self) -> None:
-        """Say `pool` anew, because what it says has changed."""
-        self._scope.cancel()
+    def tell(self) -> None:
+        """Say `pool` anew, because what it says has changed. A connection that is made later begins with it."""
+        if self._outgoing is not None:
+            self._hello = self._send(self._owner.pool_message())
+
+    async def declare(self) -> None:
+        """The same, and return when the broker has taken it; PoolRefusedError if it will not."""
+        # Whoever waited for an earlier one is told as well: what they had to say is no longer so.
+        self._know_declared(None)
+        declared = self._declared = Declared()
+        self.tell()
+        await declared.known.wait()
+        if declared.error is not None:
+            raise declared.error
 
     def report(self, exited: work.Exited) -> None:
         """Tell the broker now, and again until it has answered."""
@@ -189,9 +213,11 @@ class PoolLink:
         if op == _KILL:
             self._owner.kill_wanted(work.Kill(*fields[2 : 2 + len(work.Kill._fields)]))
         elif number == self._hello and op == ANSWER:
-            self._take_welcome(Welcome(*fields[2 : 2 + len(Welcome._fields)]))
+            self._know_declared(None)
+            if not self._welcomed.is_set():
+                self._take_welcome(Welcome(*fields[2 : 2 + len(Welcome._fields)]))
         elif number in (self._hello, 0) and op == ERROR:
-            self._take_refusal(fields[2], fields[3])
+            self._take_refusal(number, fields[2], fields[3])
         elif (nonce := self._asked.pop(number, None)) is not None:
             self._take_confirmation(nonce, fields)
         elif op == ANSWER and number == self._beat_number:
@@ -207,10 +233,21 @@ class PoolLink:
             self._send_report(exited)
         self._owner.welcomed()
 
-    def _take_refusal(self, code: str, message: str) -> None:
-        if code in _FATAL and not self._welcomed.is_set():
-            self._refused = PoolRefusedError(f"{code}: {message}")
-            self._scope.cancel()
+    def _know_declared(self, error: PoolRefusedError | None) -> bool:
+        """Tell who waits for it; whether anybody did."""
+        declared, self._declared = self._declared, None
+        if declared is not None:
+            declared.error = error
+            declared.known.set()
+        return declared is not None
+
+    def _take_refusal(self, number: int, code: str, message: str) -> None:
+        if code in _FATAL and (number == self._hello or not self._welcomed.is_set()):
+            error = PoolRefusedError(f"{code}: {message}")
+            # Who waits for it has something else to say; if nobody does, there is nothing else.
+            if not self._know_declared(error):
+                self._refused = error
+                self._scope.cancel()
         self._say("broker_refused", code=code, message=message)
 
     def _take_confirmation(self, nonce: str, fields: list[Any]) -> None:

@@ -11,6 +11,7 @@ import ctypes
 import os
 import select
 import signal
+import sys
 from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
@@ -27,6 +28,7 @@ RECONNECT_SIGNAL = signal.SIGRTMIN + 8
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _GONE_STATES = "ZX"
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -83,6 +85,23 @@ def marker_of(pid: int) -> str:
         if entry.startswith(prefix):
             return entry[len(prefix) :].decode("ascii", "replace")
     return ""
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory, shared with others or not: quick, and never less than `private_bytes`; 0 if unknown."""
+    fields = _read(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * _PAGE_BYTES if fields else 0
+
+
+def private_bytes(pid: int) -> int:
+    """Resident memory of its own alone; 0 if unknown. The kernel walks all of it, a millisecond for 100 MiB."""
+    lines = _read(f"/proc/{pid}/smaps_rollup").splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Private_"))
+
+
+def name_of(pid: int) -> str:
+    """What a process calls itself; empty if there is none."""
+    return _read(f"/proc/{pid}/comm").decode("ascii", "replace").rstrip("\n")
 
 
 def boot_id() -> str:
@@ -184,6 +203,16 @@ def live_without_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, 0)
 
 
+def flush_streams() -> None:
+    """Write out what is in the buffers of stdout and stderr: before a fork, after which both would."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            # Closed, broken or replaced by the app: then there is nothing of ours in it.
+            continue
+
+
 class MarkerSpace:
     """The place in this process's own starting environment that `marker_of` reads, to be written.
 
@@ -202,10 +231,11 @@ class MarkerSpace:
         self._size = len(ctypes.string_at(address)) if address else 0
 
     def write(self, nonce: str) -> None:
-        """Mark this process. Without one of the same length before, only programs it starts are."""
+        """Mark this process. Without one at least as long before, only programs it starts are."""
         data = nonce.encode("ascii")
-        if self._address and len(data) == self._size:
-            ctypes.memmove(self._address, data, self._size)
+        if self._address and len(data) <= self._size:
+            # What is left of a longer one becomes empty entries, which nobody reads.
+            ctypes.memmove(self._address, data.ljust(self._size, b"\0"), self._size)
         os.environ[MARKER] = nonce
 
 

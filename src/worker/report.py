@@ -3,11 +3,15 @@
 The exception comes from a stranger's code. Its `str` may raise, hang on to 20 MB, hold half of a
 surrogate pair or a zero byte; its causes may be thousands or go in a circle; memory may be short. So
 nothing of it is used whole before it is cut, and whatever fails is replaced by a text that says so.
+
+Frames of stoker and of Python's import that lead to the stranger's code say nothing to whoever wrote that,
+and are left out; an exception that never came to it is a fault of stoker, and has them all.
 """
 
+import importlib
 import traceback
 from collections.abc import Iterator
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import cast
 
 from ..proto import limits
@@ -19,6 +23,14 @@ FRAMES_MAX = 24
 """Frames shown of one traceback, the innermost: those are where it happened."""
 
 NOTES_MAX = 4
+
+Frame = tuple[FrameType, int]
+"""A frame and its line."""
+
+_PACKAGE = __file__.rpartition("/worker/")[0]
+
+_MACHINERY = (f"{_PACKAGE}/", "<frozen importlib", f"{importlib.__file__}")
+"""How the file names of frames begin that lead to a stranger's code."""
 
 _FALLBACK = "(no report: the exception could not be shown)"
 
@@ -38,6 +50,11 @@ def report_of(error: BaseException) -> str:
         return cut("\n".join(parts), limits.REPORT_BYTES_MAX)
     except BaseException:  # noqa: BLE001 - the report must exist, whatever is wrong with it
         return _FALLBACK
+
+
+def is_from_outside(error: BaseException) -> bool:
+    """Whether it passed through code that is neither stoker's nor Python's import."""
+    return bool(_outside(list(traceback.walk_tb(error.__traceback__))))
 
 
 def cut(text: str, bytes_max: int) -> str:
@@ -104,7 +121,18 @@ def _text(value: object) -> str:
 
 def _frames(tb: TracebackType | None) -> list[str]:
     frames = list(traceback.walk_tb(tb))
+    frames = _outside(frames) or frames
     summary = traceback.StackSummary.extract(iter(frames[-FRAMES_MAX:]))
     left_out = len(frames) - FRAMES_MAX
     lines = [f"  ({left_out} outer frames left out)"] if left_out > 0 else []
     return lines + [line.rstrip("\n") for line in summary.format()]
+
+
+def _outside(frames: list[Frame]) -> list[Frame]:
+    """The frames from the first that is neither stoker's nor Python's import."""
+    first = (at for at, (frame, _) in enumerate(frames) if not _is_machinery(frame.f_code.co_filename))
+    return frames[next(first, len(frames)) :]
+
+
+def _is_machinery(file: str) -> bool:
+    return file.startswith(_MACHINERY)

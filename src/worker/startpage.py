@@ -6,12 +6,15 @@ system call, so saying so costs nothing. It names attempts by token only.
 
 Words of 8 bytes:
 
-    0       the worker came up: it entered its loop (written by the worker)
+    0       1: the worker came up, its loop runs; 2: the broker has welcomed it once, so it has been able
+            to take jobs (written by the worker)
     1       jobs finished (worker)
     2, 3    entry of slot 0, what runs: counter, epoch + 1 (worker)
     4, 5    kill entry of slot 0: counter, epoch + 1 (supervisor)
     6       reason of the kill entry (supervisor)
-    8 ...   slot 1, and so on: 6 words a slot, of which the last is spare
+    7       memory mark of slot 0: a death by signal with a peak of so many bytes is the limit's (worker)
+    8       beat entry of slot 0: by when it must beat again, see below (worker)
+    9 ...   slot 1, and so on: 7 words a slot
 
 Every store is one aligned 8-byte store, which the processor does not tear. An entry has two words,
 so their order matters. Epoch + 1 is zero when there is no entry; it is the *last* word written when
@@ -20,18 +23,31 @@ over if the epoch changed. So it never sees the epoch of one attempt with the co
 between the epoch was zero. The reason of a kill is written before both. Between processor cores the
 order holds on x86; elsewhere the system calls that end a process or deliver a signal order it.
 
+Where there are several slots, a kill entry belongs to no slot: the supervisor takes them in turn, and the
+worker looks at all of them when it is told to. It may be for an attempt that has not begun.
+
+A beat entry is one word: an instant of the monotonic clock in milliseconds, which all processes of a
+host share, and below it the lowest bits of the counter of the attempt that it is about. So a thread
+that an attempt has left behind can write what it likes: it is not about the next attempt.
+
 One writer for each word, always: there is no lock, and a dead writer leaves nothing locked.
 """
 
 import mmap
 import os
+from collections.abc import Iterator
 
-SLOT_WORDS = 6
+SLOT_WORDS = 7
 _HEADER_WORDS = 2
 _CAME_UP, _FINISHED = 0, 1
-_RUNS, _KILL, _REASON = 0, 2, 4
+_RUNS, _KILL, _REASON, _MEMORY, _BEAT = 0, 2, 4, 5, 6
 
-KILL_REASONS = ("timeout", "cancelled", "lost")
+_COUNTER_BITS = 20
+_COUNTER_MASK = (1 << _COUNTER_BITS) - 1
+"""Of a beat entry. What is left for the instant are five centuries."""
+
+KILL_REASONS = ("timeout", "cancelled", "lost", "silent")
+"""The last is the supervisor's own: an attempt did not beat in the time it had named."""
 
 Token = tuple[int, int]
 
@@ -41,6 +57,7 @@ class StartPage:
 
     def __init__(self, fd: int, slots: int = 1) -> None:
         """Map an existing page. The descriptor is not needed afterwards, and is not closed here."""
+        self.slots = slots
         size = _size(slots)
         self._map = mmap.mmap(fd, size)
         self._words = memoryview(self._map).cast("Q")
@@ -55,6 +72,9 @@ class StartPage:
     def say_came_up(self) -> None:
         self._words[_CAME_UP] = 1
 
+    def say_welcomed(self) -> None:
+        self._words[_CAME_UP] = 2
+
     def start(self, slot: int, token: Token) -> None:
         """Say that an attempt is about to run, before anything of it does."""
         self._store(_entry(slot) + _RUNS, token)
@@ -66,6 +86,14 @@ class StartPage:
     def count_finished(self) -> None:
         self._words[_FINISHED] += 1
 
+    def mark_memory(self, slot: int, peak_bytes: int) -> None:
+        """Say from which peak on a death by signal is that of the memory limit; 0 for never."""
+        self._words[_entry(slot) + _MEMORY] = peak_bytes
+
+    def beat_by(self, slot: int, token: Token, by_ms: int) -> None:
+        """Say by when this attempt will beat again, or be ended; 0 takes that back."""
+        self._words[_entry(slot) + _BEAT] = by_ms << _COUNTER_BITS | token[1] & _COUNTER_MASK if by_ms else 0
+
     def kill_reason(self, slot: int, token: Token) -> str | None:
         """Why this attempt shall end; None if it may run. Entries for other attempts mean nothing."""
         at = _entry(slot)
@@ -73,11 +101,23 @@ class StartPage:
             return None
         return KILL_REASONS[self._words[at + _REASON]]
 
+    def kills(self) -> Iterator[tuple[Token, str]]:
+        """Every kill entry: the attempt that shall end, and why. Most are of attempts long over."""
+        for slot in range(self.slots):
+            at = _entry(slot)
+            token = self._load(at + _KILL)
+            if token is not None:
+                yield token, KILL_REASONS[self._words[at + _REASON]]
+
     # --- the supervisor's ----------------------------------------------------------------------------
 
     @property
     def came_up(self) -> bool:
         return bool(self._words[_CAME_UP])
+
+    @property
+    def was_welcomed(self) -> bool:
+        return self._words[_CAME_UP] == 2
 
     @property
     def finished_count(self) -> int:
@@ -87,12 +127,30 @@ class StartPage:
         """What runs there, or ran there when the worker ended; None between jobs."""
         return self._load(_entry(slot) + _RUNS)
 
+    def tokens(self) -> list[Token]:
+        """What runs in all slots."""
+        found = (self.token(slot) for slot in range(self.slots))
+        return [token for token in found if token is not None]
+
+    def silent(self, now_ms: int) -> Iterator[Token]:
+        """The attempts that should have beaten before now."""
+        for slot in range(self.slots):
+            entry, token = self._words[_entry(slot) + _BEAT], self.token(slot)
+            if token is None or not entry or entry >> _COUNTER_BITS >= now_ms:
+                continue
+            if entry & _COUNTER_MASK == token[1] & _COUNTER_MASK:
+                yield token
+
     def kill(self, slot: int, token: Token, reason: str) -> None:
         """Say that an attempt shall end, before its worker is told to look."""
         at = _entry(slot)
         self._words[at + _KILL + 1] = 0
         self._words[at + _REASON] = KILL_REASONS.index(reason)
         self._store(at + _KILL, token)
+
+    def memory_mark(self, slot: int) -> int:
+        """What the worker marked last."""
+        return self._words[_entry(slot) + _MEMORY]
 
     # --- both ------------------------------------------------------------------------------------------
 

@@ -1,11 +1,14 @@
 """The supervisor: keeps the slots of a pool filled, looks after its workers, and tells the broker.
 
-Four loops in one nursery:
+Its loops, all in one nursery:
 
-    zygote   start it, act on what it says; when it dies, take in its workers and start another
-    slots    ask it for a worker whenever a slot is due
+    zygotes  start one, act on what it says, start another when it dies (`generation`, `reloading`)
+    slots    ask for a worker whenever a slot is due
     broker   pool, heartbeats, reports (`pool_link`)
-    signals  TERM or INT: drain
+    looks    twice a second: end attempts that fell silent (`silence`), replace worn workers (`recycling`)
+    heirs    tell a worker to end when the one that replaces it takes jobs
+    files    reload when a file of the app changes, if that is wanted (`watching`)
+    signals  TERM or INT: drain; HUP: reload
 
 A worker's end goes one way, whatever caused it: the zygote reaps it and says so (or, when the zygote
 itself has died, this process does), its slot is free at once, its tree is swept, and then the broker is
@@ -16,6 +19,9 @@ the grace, if the page still names it, the worker is killed. The page is compare
 worker that has gone on to another job is left alone; should it go on in the last instant after all,
 `kill_token` says for whom the kill was meant, and the other job is not charged.
 
+There may be several zygotes at once, while new code comes in and until old workers have finished. Each has its
+own workers, and what is said here of the zygote holds for each with them.
+
 Drain: every worker is told to finish; what still runs when the time is over is killed, as `shutdown`.
 Copies of one signal that arrive within a moment (a terminal tells the whole group, a service manager
 every process) are one request. A later one, meant, ends the wait.
@@ -25,34 +31,45 @@ import math
 import os
 import secrets
 import signal
-from collections.abc import Callable, Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Collection, Sequence
 
 import trio
 
 from ..config.exits import Exit
 from ..proto import limits, work
-from . import control, process, slots, sweep
+from . import process, scratch, slots, sweep
 from .brood import Child
-from .control import Exited, Failed, Forked, Kinds, Ready, Start, Unforked
+from .control import Exited, Fork, Forked, Start, Unforked
+from .flavour import Flavour
+from .generation import Generation, Generations
+from .output import OUTPUT_DEFAULT, OutputRules
 from .pool_link import PoolLink, PoolRefusedError
+from .recycler import Recycler
+from .recycling import NEVER, Recycling
+from .reloading import Reloading
+from .silence import LOOK_MS, Silence
 from .slots import Slot, Slots
-from .zygote_link import ZygoteLink
+from .terminal import Terminal
+from .watching import Watching
 
-DRAIN_MS = 30 * limits.SECOND_MS
-"""How long jobs may go on after a TERM. Service managers commonly wait longer than that."""
+DRAIN_MS = limits.DRAIN_MS_DEFAULT
 
-MOMENT_MS = 1 * limits.SECOND_MS
-"""Signals closer together than this are copies of one request."""
+HEADING_S = 0.01
+"""A worker that is struck writes down where it stands; the line that says why has so long to be there first."""
+
+MOMENT_MS = 200
+"""Signals closer together than this are copies of one request. `stoker up` counts by a little more, and
+so passes on nothing that would not count here."""
 
 SETTLE_MS = 2 * limits.SECOND_MS
 """How long the end of the pool waits for the broker to confirm the last reports."""
 
-SILENCE_MS = 3 * limits.SECOND_MS
-"""What a zygote has to say for at least so long, it will not say any more."""
-
 ORPHAN_MS = 1 * limits.SECOND_MS
 """Workers whose zygote died are killed by the kernel; after this time by the supervisor."""
+
+HEIR_MS = 20
+"""Between two looks whether a worker that is to replace another takes jobs."""
 
 
 class Supervisor:
@@ -64,27 +81,44 @@ class Supervisor:
         *,
         socket: str,
         workers: int,
+        async_workers: int,
+        async_slots: int,
         name: str,
+        queues: Sequence[tuple[str, int]] = (),
         drain_ms: int,
+        memory_max: int = 0,
+        output: OutputRules = OUTPUT_DEFAULT,
+        recycling: Recycling = NEVER,
+        watch: bool = False,
         say: Callable[..., None],
         write: Callable[[bytes], None],
     ) -> None:
-        self._start = Start(target, socket, secrets.token_bytes(limits.TICKET_BYTES), name)
-        self._slots = Slots(workers)
+        ticket = secrets.token_bytes(limits.TICKET_BYTES)
+        self._start = Start(
+            target, socket, ticket, name, memory_max, scratch.base(), queues, *output, watch=watch
+        )
+        wanted = {
+            Flavour.PLAIN: (workers, 1),
+            Flavour.TRIO: (async_workers, async_slots),
+            Flavour.ASYNCIO: (async_workers, async_slots),
+        }
+        self._slots = Slots()
+        self._generations = Generations(self._start, self, say)
+        self._reloading = Reloading(
+            target, self._generations, self._slots, wanted, self, say=say, write=write
+        )
+        self._recycler = Recycler(recycling, self._slots, self._reloading, say)
         self._drain_ms = drain_ms
-        self._say, self._write = say, write
+        self._say = say
+        self._terminal = Terminal()
         self._identity = process.identity(secrets.token_hex(8))
         self._children: dict[str, Child] = {}
         """Workers that live, or are being made, by nonce."""
         self._burying: dict[str, Child] = {}
         """Workers that have ended, while their trees are swept."""
-        self._zygote: ZygoteLink | None = None
-        self._is_ready = False
-        """The zygote has imported the app."""
-        self._kinds: list[Mapping[str, Any]] = []
         self._link = PoolLink(socket, self, say)
         self._link_runs = self._is_known = False
-        self._is_draining = self._is_hurried = False
+        self.is_draining = self._is_hurried = False
         self._ever_forked = self._ever_came_up = False
         self._changed = trio.Event()
         self._exit = Exit.OK
@@ -95,105 +129,66 @@ class Supervisor:
         process.become_subreaper()
         async with trio.open_nursery() as self._nursery:
             await self._nursery.start(self._obey_signals)
-            self._nursery.start_soon(self._keep_zygote)
-            self._nursery.start_soon(self._watch_zygote)
+            self._reloading.begin(self._nursery)
+            self._nursery.start_soon(self._generations.watch)
             self._nursery.start_soon(self._keep_slots_filled)
+            self._nursery.start_soon(self._look_at_workers)
+            self._nursery.start_soon(self._watch_heirs)
+            if self._start.watch:
+                self._nursery.start_soon(Watching(self._reloading).run)
         self._reap_strays()
         if self._exit is Exit.OK and self._ever_forked and not self._ever_came_up:
             self._say("no_worker_came_up", app=self._start.target)
             return Exit.UNAVAILABLE
         return self._exit
 
-    def _change(self) -> None:
+    def change(self) -> None:
         """Wake whoever waits for the state to change."""
         self._changed.set()
         self._changed = trio.Event()
 
-    def _give_up(self, code: Exit) -> None:
+    def give_up(self, code: Exit = Exit.UNAVAILABLE) -> None:
+        """End the pool."""
         self._exit = code
         self._nursery.cancel_scope.cancel()
 
-    # --- the zygote ----------------------------------------------------------------------------------
+    # --- zygotes and their code ------------------------------------------------------------------------
 
-    async def _keep_zygote(self) -> None:
-        deaths, died_at_ms = 0, -math.inf
-        while True:
-            await self._serve_zygote()
-            if self._is_draining:
-                # Its workers were all that was left to wait for.
-                await trio.sleep_forever()
-            now_ms = _now_ms()
-            deaths = 1 if now_ms - died_at_ms > slots.HEALTHY_MS else deaths + 1
-            died_at_ms = now_ms
-            await trio.sleep(slots.delay_ms(deaths) / 1000)
-
-    async def _serve_zygote(self) -> None:
-        """One zygote, from its start to when the last of its workers has been taken in."""
-        zygote = self._zygote = ZygoteLink(self._start)
-        kinds: list[Mapping[str, Any]] = []
-        try:
-            while (packet := await zygote.receive()) is not None:
-                self._take(*packet, kinds)
-        finally:
-            was_ready, self._is_ready, self._zygote = self._is_ready, False, None
-            with trio.CancelScope(shield=True):
-                await zygote.end(at_once=not was_ready)
-                await self._take_in_orphans()
-        self._say("zygote_died", pid=zygote.pid, code=zygote.code)
-        if not was_ready and not self._is_draining:
-            self._give_up(Exit.UNAVAILABLE)
-
-    async def _watch_zygote(self) -> None:
-        """Replace a zygote that is stopped or stuck: without it no end of a worker is ever reported."""
-        overdue: set[str] = set()
-        while True:
-            await trio.sleep(SILENCE_MS / 1000)
-            before, overdue = (
-                overdue,
-                {child.nonce for child in self._children.values() if child.is_overdue()},
-            )
-            if overdue & before and self._zygote is not None:
-                self._say("zygote_hangs", pid=self._zygote.pid)
-                for nonce in overdue:
-                    self._children[nonce].died_first = True
-                self._zygote.kill()
-
-    def _take(self, message: control.Message, fd: int | None, kinds: list[Mapping[str, Any]]) -> None:
-        if isinstance(message, Forked) and fd is not None:
-            self._take_birth(message, fd)
-        elif isinstance(message, Exited):
-            self._take_end(self._children[message.nonce], message)
+    def heard(self, message: Forked | Unforked | Exited, fd: int | None) -> None:
+        """News of a worker, from its zygote."""
+        child = self._children[message.nonce]
+        if isinstance(message, Exited):
+            self._take_end(child, message)
         elif isinstance(message, Unforked):
-            self._take_failure(self._children[message.nonce], message.reason)
-        elif isinstance(message, Kinds):
-            kinds.extend(message.kinds)
-        elif isinstance(message, Ready):
-            self._take_ready(message, kinds)
-        elif isinstance(message, Failed):
-            self._say("app_does_not_import", app=self._start.target, reason=message.reason)
-            self._write(message.report.encode() + b"\n")
-            self._give_up(Exit.UNAVAILABLE)
+            self._take_failure(child, message.reason)
+        elif fd is not None:
+            self._take_birth(child, message.pid, fd)
 
-    def _take_ready(self, message: Ready, kinds: list[Mapping[str, Any]]) -> None:
-        if message.threads:
-            names = ", ".join(message.threads)
-            self._say(
-                "app_has_threads", threads=names, warning="forking is unsafe: their locks may stay locked"
-            )
-        self._is_ready = True
-        if not self._link_runs:
-            self._link_runs = True
-            self._kinds = kinds
-            self._nursery.start_soon(self._keep_link)
-        elif kinds != self._kinds:
-            self._kinds = kinds
-            self._link.reconnect()
-        self._change()
+    def imported(self, generation: Generation) -> None:
+        """A zygote has imported the app."""
+        self._reloading.imported(generation)
 
-    async def _take_in_orphans(self) -> None:
-        """The zygote is gone: its workers are dying, and are this process's children now."""
+    def ended(self, generation: Generation) -> None:
+        """A zygote has ended by itself."""
+        self._reloading.ended(generation)
+
+    def overdue(self) -> set[str]:
+        """Workers of which their zygotes have something to say."""
+        return {child.nonce for child in self._children.values() if child.is_overdue()}
+
+    def died_first(self, nonces: Collection[str]) -> None:
+        """These workers had ended before their zygote, which did not say so."""
+        for nonce in nonces:
+            self._children[nonce].died_first = True
+
+    def has_come_up(self, generation: Generation) -> bool:
+        """Whether any worker of it has entered its loop."""
+        return any(self._children[nonce].page.came_up for nonce in generation.nonces)
+
+    async def take_in(self, nonces: Sequence[str]) -> None:
+        """Their zygote is gone: these workers are dying, and are this process's children now."""
         async with trio.open_nursery() as nursery:
-            for child in list(self._children.values()):
+            for child in [self._children[nonce] for nonce in nonces]:
                 child.is_shutdown = not child.died_first
                 nursery.start_soon(self._take_in, child)
 
@@ -206,7 +201,7 @@ class Supervisor:
     def _reap_strays(self) -> None:
         """Reap what orphans of the pool came down to this process; its own children are left alone."""
         own = {child.pid for child in self._children.values()}
-        own.add(0 if self._zygote is None else self._zygote.pid)
+        own |= {generation.link.pid for generation in self._generations.living}
         while True:
             try:
                 # Only a look: the status of an own child is for whoever waits for it.
@@ -223,42 +218,85 @@ class Supervisor:
         while True:
             changed, due_ms = self._changed, None
             # Not before the broker knows the pool: a worker's hello shows its ticket.
-            if self._is_ready and self._is_known and not self._is_draining:
-                for slot in self._slots.due(_now_ms()):
+            if self._is_known and not self.is_draining:
+                for slot in self._slots.due(_now_ms(), self._may_start):
                     await self._fork(slot)
-                due_ms = self._slots.next_due_ms()
+                due_ms = self._slots.next_due_ms(self._may_start)
             with trio.move_on_after(math.inf if due_ms is None else max(0, due_ms - _now_ms()) / 1000):
                 await changed.wait()
 
+    def _may_start(self, slot: Slot) -> bool:
+        # All of them have to fit into one message, those that are replaced as well.
+        count = len(self._children) + len(self._burying) + len(self._link.unconfirmed)
+        return count < limits.LIST_ITEMS_MAX and self._reloading.source_of(slot) is not None
+
     async def _fork(self, slot: Slot) -> None:
-        if self._zygote is None:
+        generation = self._reloading.source_of(slot)
+        # While others were asked for, this one may have become due no longer.
+        if generation is None or not self._may_start(slot) or not slot.is_due(_now_ms()):
             return
-        child = Child(slot)
+        child = Child(slot, generation, self._recycler.wear())
         self._children[child.nonce] = child
+        generation.nonces.add(child.nonce)
         self._slots.started(slot, child.nonce, _now_ms())
         self._ever_forked = True
-        await self._zygote.fork(child.nonce, child.page_fd)
+        await generation.link.fork(Fork(child.nonce, slot.flavour, slot.capacity), child.page_fd)
 
-    def _take_birth(self, message: Forked, pidfd: int) -> None:
-        child = self._children[message.nonce]
-        child.born(message.pid, pidfd)
-        if self._is_draining:
+    async def _watch_heirs(self) -> None:
+        """Whoever is replaced ends only when the one that replaces it can take jobs."""
+        while True:
+            changed, waits = self._changed, self._reloading.is_waiting and not self.is_draining
+            for child in list(self._children.values()) if waits else ():
+                if child.page.was_welcomed and not child.slot.is_up:
+                    self._reloading.came_up(child.slot)
+            with trio.move_on_after(HEIR_MS / 1000 if waits else math.inf):
+                await changed.wait()
+
+    def finish(self, slot: Slot) -> None:
+        """Have the worker of a slot finish what it runs and end, if there is one."""
+        child = self._children.get(slot.nonce)
+        if child is not None:
+            self._slots.quieted(slot)
             child.finish()
 
+    def call_off(self, slot: Slot) -> None:
+        """The same for a worker whose code was given up."""
+        child = self._children.get(slot.nonce)
+        if child is None or child.page.came_up:
+            self.finish(slot)
+        else:
+            # It may hang in a start hook, where it would not hear of it.
+            child.is_shutdown = True
+            self._kill(child, "code was given up")
+
+    def _take_birth(self, child: Child, pid: int, pidfd: int) -> None:
+        child.born(pid, pidfd)
+        if self.is_draining or child.is_told_to_end:
+            child.finish()
+        elif child.is_shutdown:
+            child.send(signal.SIGKILL)
+
     def _take_failure(self, child: Child, reason: str) -> None:
-        del self._children[child.nonce]
+        self._forget(child)
         self._say("fork_failed", reason=reason)
         self._slots.exited(child.slot, _now_ms(), came_up=False, finished=False, blameless=False)
+        if child.slot.is_trial:
+            self._reloading.trial_died()
         child.close()
-        self._change()
+        self.change()
+
+    def _forget(self, child: Child) -> None:
+        del self._children[child.nonce]
+        child.generation.nonces.discard(child.nonce)
+        child.generation.released()
 
     def _take_end(self, child: Child, exited: Exited) -> None:
         """A worker has ended and was reaped."""
-        del self._children[child.nonce]
+        self._forget(child)
         self._burying[child.nonce] = child
-        token, page = child.token, child.page
+        page = child.page
         self._ever_came_up |= page.came_up
-        running = None if token is None else f"{token[0]}.{token[1]}"
+        running = ",".join(f"{token[0]}.{token[1]}" for token in child.tokens) or None
         self._say("worker_exited", pid=child.pid, status=exited.status, signal=exited.signal, running=running)
         looping = self._slots.exited(
             child.slot,
@@ -276,7 +314,9 @@ class Supervisor:
                 hint="workers end as fast as they are started",
             )
         self._nursery.start_soon(self._bury, child, exited)
-        self._change()
+        if child.slot.is_trial and not (page.came_up or child.is_blameless):
+            self._reloading.trial_died()
+        self.change()
 
     async def _bury(self, child: Child, exited: Exited) -> None:
         swept = False
@@ -286,9 +326,13 @@ class Supervisor:
         self._link.report(child.report(exited.status, exited.signal, usage, swept))
         if not swept:
             self._say("tree_not_swept", pid=child.pid)
+        with trio.CancelScope(shield=True):
+            # Only now that nobody is left who could put something there.
+            directory = scratch.path_of(child.nonce, self._start.scratch)
+            await trio.to_thread.run_sync(scratch.remove, directory)
         del self._burying[child.nonce]
         child.close()
-        self._change()
+        self.change()
 
     # --- the broker --------------------------------------------------------------------------------------
 
@@ -297,21 +341,41 @@ class Supervisor:
             await self._link.run()
         except PoolRefusedError as error:
             self._say("pool_refused", error=error)
-            self._give_up(Exit.REFUSED)
+            self.give_up(Exit.REFUSED)
+
+    def tell(self) -> None:
+        """Say `pool` to the broker, anew if it has been said."""
+        if self._link_runs:
+            self._link.tell()
+        else:
+            self._link_runs = True
+            self._nursery.start_soon(self._keep_link)
+
+    async def declare(self) -> None:
+        """Say `pool` anew, and return when the broker knows it; PoolRefusedError if it will not."""
+        await self._link.declare()
 
     def pool_message(self) -> work.Pool:
         """Who this pool is, with every worker whose end the broker has not acknowledged."""
-        start = self._start
-        nonces = [*self._children, *self._burying, *self._link.unconfirmed]
+        start, reloading = self._start, self._reloading
         return work.Pool(
-            limits.PROTOCOL_VERSION, start.name, start.ticket, self._identity, self._kinds, nonces
+            version=limits.PROTOCOL_VERSION,
+            name=start.name,
+            ticket=start.ticket,
+            identity=self._identity,
+            kinds=reloading.declared.kinds,
+            workers=[*self._children, *self._burying, *self._link.unconfirmed],
+            code=reloading.code,
+            reload_state=reloading.state or None,
+            reload_mono_ms=reloading.began_ms,
+            reload_error=reloading.error,
         )
 
     def nonces_seen_alive(self) -> list[str]:
         """The workers that a heartbeat may speak for. Also the moment to look around."""
         self._reap_strays()
         for child in self._children.values():
-            busy = child.token is not None
+            busy = bool(child.tokens)
             self._slots.observed(child.slot, came_up=child.page.came_up, busy=busy)
         return [child.nonce for child in self._children.values() if child.is_running()]
 
@@ -321,7 +385,7 @@ class Supervisor:
             for child in self._children.values():
                 child.send(process.RECONNECT_SIGNAL)
         self._is_known = True
-        self._change()
+        self.change()
 
     def kill_wanted(self, kill: work.Kill) -> None:
         """The broker wants an attempt ended."""
@@ -329,9 +393,27 @@ class Supervisor:
         if child is not None:
             self._nursery.start_soon(self._end_attempt, child, kill)
 
+    async def _look_at_workers(self) -> None:
+        """End attempts that asked for it and fell silent. The broker hears of it as of any other end.
+
+        And have worn workers replaced.
+        """
+        silence = Silence()
+        while True:
+            await trio.sleep(LOOK_MS / 1000)
+            now_ms = time.monotonic_ns() // 1_000_000
+            overdue = [(c.nonce, token) for c in self._children.values() for token in c.page.silent(now_ms)]
+            for nonce, token in silence.look(overdue):
+                self.kill_wanted(work.Kill(nonce, token, "silent", limits.KILL_GRACE_MS))
+            if await self._recycler.look(self._children.values()):
+                self.change()
+
     async def _end_attempt(self, child: Child, kill: work.Kill) -> None:
         token = (kill.token[0], kill.token[1])
-        child.strike(token, kill.reason)
+        self._say("attempt_struck", pid=child.pid, token=f"{token[0]}.{token[1]}", reason=kill.reason)
+        await trio.sleep(HEADING_S)
+        if child.nonce in self._children:
+            child.strike(token, kill.reason)
         await trio.sleep(kill.grace_ms / 1000)
         if not (child.nonce in self._children and child.is_stuck_in(token)):
             return
@@ -350,20 +432,25 @@ class Supervisor:
 
     async def _obey_signals(self, task_status: trio.TaskStatus[None]) -> None:
         first_ms: int | None = None
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             task_status.started()
             async for number in signals:
-                if first_ms is None:
+                if number == signal.SIGHUP and not self._terminal.has_hung_up():
+                    self._reloading.request("SIGHUP")
+                elif number == signal.SIGHUP and not self._terminal.is_heeded:
+                    continue
+                elif first_ms is None:
                     first_ms = _now_ms()
                     name = signal.Signals(number).name
                     self._say("drain_begins", signal=name, within_s=self._drain_ms / 1000)
                     self._nursery.start_soon(self._drain)
-                elif _now_ms() - first_ms > MOMENT_MS:
+                elif _now_ms() - first_ms > MOMENT_MS and not self._is_hurried:
+                    self._say("drain_hurried", signal=signal.Signals(number).name)
                     self._is_hurried = True
-                    self._change()
+                    self.change()
 
     async def _drain(self) -> None:
-        self._is_draining = True
+        self.is_draining = True
         for slot in self._slots:
             slot.wanted = False
             self._slots.quieted(slot)

@@ -17,6 +17,10 @@ in the main thread for that. INT is ignored: at a terminal it reaches everybody,
 decides.
 
 What a struck handler started is killed before its end is told; what others started is their business.
+When the end of a job has been told, the process is put back into the state in which it found it (see
+`surroundings`), and gives back memory if the job was a big one. A worker that cannot be put back ends in
+order, like one that was told to. So does one that was forked beside threads of the app, after it was struck:
+a lock that one of them held at the fork stays locked here for ever, and would hold up each job that wants it.
 A handler may fork, and its child may come back here as if it were the worker. It has another pid, and
 ends at once.
 """
@@ -33,9 +37,17 @@ from . import attempt, log
 from .app import App
 from .attempt import Guard
 from .context import CurrentJob, set_current_job
+from .flavour import Flavour
+from .isolated import Isolation
 from .link import HelloRefusedError, Link
+from .memory import QUICK_S, Trimmer
+from .output import JobOutput
+from .plan import Plan
 from .process import RECONNECT_SIGNAL, STRIKE_SIGNAL, disregard
+from .reporter import Reporter
+from .scratch import Scratch
 from .startpage import StartPage, Token
+from .surroundings import Surroundings
 from .sweep import sweep_own
 
 BACKOFF_MS_MIN = 20
@@ -44,41 +56,75 @@ BACKOFF_MS_MAX = 1000
 LEAVE_MS = 5000
 """How long a worker that ends waits for the broker to confirm what it was told."""
 
-IDLE_MS = 50
-"""Without a job for so long, a worker looks after itself before it goes to sleep."""
-
-SIGNALS_CHECKED_EVERY = 16
-"""Jobs. The check costs a fifth of what a job without work costs."""
-
 _SLOT = 0
 
 
 class SyncWorker:
     """See the module. Everything it needs was made before the fork or is given here."""
 
-    def __init__(self, app: App, link: Link, page: StartPage, nonce: str) -> None:
-        self._handlers = {kind: handler.function for kind, handler in app.handlers.items()}
+    def __init__(
+        self,
+        app: App,
+        link: Link,
+        page: StartPage,
+        nonce: str,
+        *,
+        memory_max: int = 0,
+        scratch: Scratch | None = None,
+        output: JobOutput,
+        beside_threads: bool,
+    ) -> None:
+        """`memory_max` bytes for a job whose kind declares no limit of its own; 0: no limit."""
+        self._plans = {
+            kind: Plan(app, handler, page, memory_max)
+            for kind, handler in app.handlers.items()
+            if handler.flavour is Flavour.PLAIN
+        }
         self._link = link
         self._page = page
         self._nonce = nonce
         self._guard = Guard()
+        self._reporter = Reporter(link.say, page, _SLOT)
+        self._isolation = Isolation(app.hooks, link, page, self._guard, nonce, output)
+        self._output = output
+        self._scratch = scratch
+        self._beside_threads = beside_threads
+        self._surroundings: Surroundings
+        self._trimmer: Trimmer
         self._pid = os.getpid()
         self._ending = False
         self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll = select.poll()
         self._polled_generation = -1
 
+    @property
+    def slots(self) -> int:
+        """How many jobs it takes at once."""
+        return 1
+
     def install_signals(self) -> None:
         """Also after a handler has installed its own."""
         disregard(signal.SIGINT)
         signal.signal(signal.SIGTERM, self._on_term)
-        signal.signal(STRIKE_SIGNAL, self._on_strike)
         signal.signal(RECONNECT_SIGNAL, self._on_reconnect)
-        # By its C handler, so the dump comes also when a call into C never lets Python's run.
+        # By its C handler, so the dump comes also when a call into C never lets Python's run. Anew, for it
+        # does nothing where it believes to be registered, whatever has been set over it.
+        faulthandler.unregister(STRIKE_SIGNAL)
+        signal.signal(STRIKE_SIGNAL, self._on_strike)
         faulthandler.register(STRIKE_SIGNAL, file=2, all_threads=True, chain=True)
+
+    def prepare(self) -> None:
+        """Take down how every job shall find the process. Start hooks have had their way with it."""
+        self.install_signals()
+        if self._scratch is not None and not self._scratch.make():
+            log.say("worker_without_scratch", pid=self._pid, path=self._scratch.path)
+            self._scratch = None
+        self._surroundings = Surroundings(self._scratch, self.install_signals)
+        self._trimmer = Trimmer()
 
     def run(self) -> int:
         """Work until TERM; the exit status."""
+        self.prepare()
         self._page.say_came_up()
         try:
             while not self._ending:
@@ -95,13 +141,8 @@ class SyncWorker:
             self._reconnect()
         elif link.jobs:
             self._run(link.jobs.popleft())
-        elif self._sleep(IDLE_MS) or self._idle():
+        elif self._sleep(None):
             self._receive()
-
-    def _idle(self) -> bool:
-        """Nothing has come for a while: time to mend what handlers may have done to the signals."""
-        self._check_signals()
-        return self._sleep(None)
 
     def _receive(self) -> None:
         """Take in what the broker sent; a confirmed attempt leaves the start page."""
@@ -113,6 +154,7 @@ class SyncWorker:
 
     def _run(self, job: work.Job) -> None:
         token: Token = (job.token[0], job.token[1])
+        started = time.monotonic()
         self._page.start(_SLOT, token)
         answer = self._attempt(job, token)
         if os.getpid() != self._pid:
@@ -121,36 +163,52 @@ class SyncWorker:
             # It may be cancelled, or run elsewhere, as soon as this is answered.
             sweep_own(self._nonce)
             self._guard.struck = None
+            if self._beside_threads:
+                self._end_unfit(job.kind, "it may have waited for a lock of a thread that is not here")
         self._link.answer(answer)
         self._page.count_finished()
-        if not self._page.finished_count % SIGNALS_CHECKED_EVERY:
-            self._check_signals()
+        if not self._surroundings.restore():
+            self._end_unfit(job.kind, "it left what cannot be put back")
+        if time.monotonic() - started > QUICK_S:
+            self._trimmer.job_ended()
+
+    def _end_unfit(self, kind: str, hint: str) -> None:
+        log.say("worker_unfit", pid=self._pid, kind=kind, hint=hint)
+        self._ending = True
 
     def _attempt(self, job: work.Job, token: Token) -> work.Ack | work.Nack:
         reason = self._page.kill_reason(_SLOT, token)
         if reason is not None:
             return attempt.never_run(token, reason)
-        function = self._handlers.get(job.kind)
-        if function is None:
+        plan = self._plans.get(job.kind)
+        if plan is None:
             return attempt.unknown_kind(token, job.kind)
         deadline = time.monotonic() + job.time_limit_ms / 1000
+        headers = job.headers or {}
         set_current_job(
-            CurrentJob(job.id, job.attempt, token, job.kind, job.queue, job.headers or {}, deadline)
+            CurrentJob(job.id, job.attempt, token, job.kind, job.queue, headers, deadline, self._reporter)
         )
-        answer = attempt.run(function, token, job.payload, self._guard)
+        self._reporter.begin(token)
+        self._output.begin(token)
+        if plan.is_isolated:
+            answer = self._isolation.run(token, lambda: self._call(plan, token, job.payload))
+        else:
+            answer = self._call(plan, token, job.payload)
+        self._output.end(token)
+        self._reporter.end()
         set_current_job(None)
         return answer
 
-    def _check_signals(self) -> None:
-        """A handler may have left its own signal handlers in place of this worker's, or a mask."""
-        own = (
-            (signal.SIGTERM, self._on_term),
-            (STRIKE_SIGNAL, self._on_strike),
-            (RECONNECT_SIGNAL, self._on_reconnect),
+    def _call(self, plan: Plan, token: Token, payload: bytes) -> work.Ack | work.Nack:
+        context = self._surroundings.context()
+        answer = context.run(
+            attempt.run, plan.call, token, payload, self._guard, fits=plan.fits, faults=plan.faults
         )
-        if any(signal.getsignal(number) != handler for number, handler in own):
-            self.install_signals()
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if plan.limit is not None:
+            # A strike may have come before the limit was lifted.
+            plan.limit.lift()
+        said = self._output.end(token)
+        return answer if said is None else answer._replace(output=said)
 
     # --- waiting -------------------------------------------------------------------------------------
 
@@ -184,6 +242,8 @@ class SyncWorker:
             self._polled_generation = -1
             self._sleep(backoff_ms)
             backoff_ms = min(backoff_ms * 2, BACKOFF_MS_MAX)
+        if self._link.is_open:
+            self._page.say_welcomed()
 
     def _leave(self) -> None:
         """Give back what was not started, and see that every answer has arrived."""
@@ -215,7 +275,11 @@ class SyncWorker:
         if token is None:
             return
         reason = self._page.kill_reason(_SLOT, token)
-        if reason is not None:
+        if reason is None:
+            return
+        if self._guard.deputy is not None:
+            self._guard.pass_on(reason)
+        else:
             self._guard.strike(reason)
 
     def _on_reconnect(self, number: int, frame: FrameType | None) -> None:
@@ -227,7 +291,7 @@ class SyncWorker:
         self._guard.armed = None
         try:
             if self._link.is_dead():
-                self._link.open(token)
+                self._link.open((token,))
         except HelloRefusedError as error:
             log.say("worker_refused", pid=self._pid, error=error)
         finally:

@@ -20,15 +20,18 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from typing import NoReturn
 
 from ..proto import limits
-from . import birth, control, log, process
+from . import birth, control, log, process, records, scratch, sources
 from .app import App
-from .control import Failed, Fork, Forked, Kinds, Message, Ready, Start, Unforked
+from .control import Files, Fork, Forked, Kinds, Message, Ready, Start, Unforked
+from .flavour import Flavour
 from .process import MarkerSpace, Pidfd
 from .report import reason_of, report_of
 from .sweep import sweep, sweep_own
+from .unimportable import failure_of
 
 TERM_MS = limits.SUPERVISOR_DEATH_MS // 2
 """Of the time in which workers must be gone, the part a job may use to end by itself."""
@@ -74,7 +77,10 @@ class Zygote:
         kinds = self._app.kinds()
         for at in range(0, len(kinds), control.KINDS_A_PACKET):
             self._tell(Kinds(kinds[at : at + control.KINDS_A_PACKET]))
-        self._tell(Ready(_other_threads()))
+        modules = sources.modules(self._start.target)
+        if self._start.watch:
+            _tell_files(self._socket, modules.values())
+        self._tell(Ready(_other_threads(), self._app.flavours(), sources.digest(modules.items())))
 
     def _tell(self, message: Message, fd: int | None = None) -> None:
         control.send(self._socket, message, fd)
@@ -92,7 +98,7 @@ class Zygote:
             return False
         message, page_fd = packet
         if isinstance(message, Fork) and page_fd is not None:
-            self._fork(message.nonce, page_fd)
+            self._fork(message, page_fd)
             os.close(page_fd)
         return True
 
@@ -104,9 +110,11 @@ class Zygote:
 
     # --- birth ---------------------------------------------------------------------------------------
 
-    def _fork(self, nonce: str, page_fd: int) -> None:
+    def _fork(self, fork: Fork, page_fd: int) -> None:
+        nonce = fork.nonce
+        beside_threads = bool(_other_threads())
         # What is in a buffer now would be written by both.
-        _flush()
+        process.flush_streams()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             pid = os.fork()
@@ -115,7 +123,7 @@ class Zygote:
             self._tell(Unforked(nonce, reason_of(error)))
             return
         if pid == 0:
-            self._be_worker(nonce, page_fd)
+            self._be_worker(fork, page_fd, beside_threads)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._workers[pid] = nonce
         # It cannot have been reaped yet, so this is its pidfd and nobody else's.
@@ -123,19 +131,27 @@ class Zygote:
         self._tell(Forked(nonce, pid), pidfd)
         os.close(pidfd)
 
-    def _be_worker(self, nonce: str, page_fd: int) -> NoReturn:
+    def _be_worker(self, fork: Fork, page_fd: int, beside_threads: bool) -> NoReturn:
         status = 1
         try:
             self._socket.close()
             self._wake_reader.close()
             self._wake_writer.close()
-            status = birth.work(self._app, self._start, nonce, page_fd, self._pid, self._marker)
+            status = birth.work(
+                self._app,
+                self._start,
+                fork,
+                page_fd,
+                zygote_pid=self._pid,
+                marker=self._marker,
+                beside_threads=beside_threads,
+            )
         except BaseException as error:  # noqa: BLE001 - whatever it is, this process must end here
             # Not through sys.stderr and sys.excepthook, of which the app may have made anything.
             log.write(f"stoker: worker {os.getpid()} ended by {report_of(error)}\n".encode())
         finally:
             try:
-                _flush()
+                process.flush_streams()
             finally:
                 os._exit(status)
 
@@ -171,6 +187,8 @@ class Zygote:
             sweep(target.pid, workers[target.pid], within_ms=SWEEP_MS)
         # And what is left of workers that ended before, whose supervisor had no time to see to it.
         sweep_own(self._marker.own, within_ms=SWEEP_MS)
+        for nonce in workers.values():
+            scratch.remove(scratch.path_of(nonce, self._start.scratch))
 
 
 def load(target: str) -> App:
@@ -191,28 +209,32 @@ def _other_threads() -> list[str]:
     return [*names, f"{unknown} more"] if unknown > 0 else names
 
 
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
-            # Closed, broken or replaced by the app: then there is nothing of ours in it.
-            continue
-
-
 def _disregard_what_reaches_everybody() -> None:
     process.disregard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def _import(sock: socket.socket, target: str) -> App | None:
+def _tell_files(sock: socket.socket, files: Iterable[str]) -> None:
+    paths = sorted(set(files))
+    for at in range(0, len(paths), control.FILES_A_PACKET):
+        control.send(sock, Files(paths[at : at + control.FILES_A_PACKET]))
+
+
+def _import(sock: socket.socket, start: Start) -> App | None:
     gc.disable()
     try:
-        app = load(target)
+        app = load(start.target)
+        app.gather()
+        app.add_dead_kinds()
     except BaseException as error:  # noqa: BLE001 - a module that ends the interpreter is as unusable
-        control.send(sock, Failed(reason_of(error), report_of(error)))
+        if start.watch:
+            _tell_files(sock, [*sources.modules(start.target).values(), *sources.files_of(error)])
+        control.send(sock, failure_of(start.target, error))
         return None
     finally:
-        _flush()
+        process.flush_streams()
+    if any(flavour != Flavour.PLAIN for flavour in app.flavours()):
+        # Once here, and not in each worker: the pages are shared.
+        importlib.import_module("stoker.worker.async_worker")
     gc.collect()
     gc.freeze()
     return app
@@ -230,7 +252,9 @@ def main(fd: int, supervisor_pid: int) -> int:
     packet = control.receive(sock)
     if packet is None or not isinstance(packet[0], Start):
         return 0
-    app = _import(sock, packet[0].target)
+    log.set_form(packet[0].log_format)
+    records.mark()
+    app = _import(sock, packet[0])
     if app is None:
         return 1
     _disregard_what_reaches_everybody()

@@ -13,6 +13,7 @@ from stoker.broker.core.events import Disconnected, Event, PeerExited
 from stoker.broker.departures import VERDICT_MS, Departures
 from stoker.broker.peer import Peer
 from stoker.broker.poller import Poller
+from stoker.proto.connection import END_OF_FILE
 from stoker.proto.messages import Hello
 
 
@@ -21,7 +22,9 @@ class Bench:
 
     def __init__(self) -> None:
         self.told: list[Event] = []
-        self.departures = Departures(self.told.append, LogLines())
+        self.log = LogLines()
+        self.missed: set[int] = set()
+        self.departures = Departures(self.told.append, self.log, self.missed.__contains__)
         self.poller = Poller()
         self.peers: list[Peer] = []
 
@@ -93,3 +96,25 @@ def test_peer_the_core_never_heard_of_leaves_in_silence(bench: Bench) -> None:
     peer.introduced = False
     bench.departures.add(peer, 0)
     assert bench.told == []
+
+
+def test_end_that_leaves_something_open_is_logged(bench: Bench) -> None:
+    peer = bench.a_peer()
+    peer.key, peer.exited = ("nonce",), True
+    bench.missed.add(peer.id)
+    bench.departures.add(peer, 0)
+    assert bench.log.lines == ['disconnected pid=7 died=True reason=""']
+
+
+def test_orderly_end_is_not_logged(bench: Bench) -> None:
+    peer = bench.a_peer()
+    peer.key, peer.exited, peer.reason = ("nonce",), True, END_OF_FILE
+    bench.departures.add(peer, 0)
+    assert bench.log.lines == []
+
+
+def test_end_of_a_peer_that_spoke_nonsense_is_logged(bench: Bench) -> None:
+    peer = bench.a_peer()
+    peer.key, peer.exited, peer.reason = ("nonce",), True, "bad_frame"
+    bench.departures.add(peer, 0)
+    assert bench.log.lines == ["disconnected pid=7 died=True reason=bad_frame"]

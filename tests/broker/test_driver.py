@@ -1,14 +1,16 @@
 """The driver over real sockets: order, holding back, payloads, text mode, verdicts, and the end."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from support.shell import Shell, serving, wait_for
+from support.shell import Shell, eventually, serving, wait_for
 from support.wire_peer import DEADLINE_S, WirePeer, frame
 
 from stoker.broker.core.effects import Changes
+from stoker.broker.driver import FINISH_MS
 from stoker.broker.journal import JournalBrokenError, JournalFullError
 from stoker.broker.memory import MemoryJournal
 from stoker.proto import limits, work
@@ -17,6 +19,7 @@ from stoker.proto.messages import (
     Cancel,
     Enqueue,
     Hello,
+    Help,
     Jobs,
     Kick,
     Show,
@@ -175,6 +178,16 @@ async def test_snapshot_is_written_once(socket_path: str) -> None:
 
 
 @pytest.mark.trio
+async def test_snapshot_says_what_is_in_its_way(socket_path: str) -> None:
+    directory = Path(socket_path).parent / "snapshots"
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        directory.touch()
+        code, text = (await peer.ask(Snapshot("one")))[2:4]
+        assert (code, text) == ("snapshot_failed", f"{directory} is not a directory; move it away")
+
+
+@pytest.mark.trio
 async def test_status_says_what_the_shell_knows(socket_path: str) -> None:
     async with serving(socket_path) as shell:
         status = (await (await shell.connect()).ask(Status()))[2]
@@ -205,6 +218,22 @@ async def test_text_peer_that_closed_its_sending_half_gets_its_answer(socket_pat
         await peer.send(b"stats\r\n")
         peer.socket.shutdown(trio.socket.SHUT_WR)
         assert (await peer.until_closed()).startswith(b"OK ")
+
+
+@pytest.mark.trio
+async def test_what_follows_a_progress_is_answered_though_the_progress_is_not(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.send(
+            b'{"op": "hello", "version": 1, "role": "work", "kinds": ["send"], "slots": 1}\n'
+            b'{"op": "progress", "token": [1, 1], "done": 1, "total": 2}\n'
+            b'{"op": "progress", "token": [1, 1], "done": -1}\n'
+            b'{"op": "heartbeat", "request": 7}\nquit\r\n'
+        )
+        lines = [json.loads(line) for line in (await peer.until_closed()).splitlines()]
+        assert [line["ok"] for line in lines] == [True, False, True]
+        assert "`done`" in lines[1]["message"]
+        assert lines[2]["request"] == 7
 
 
 @pytest.mark.trio
@@ -258,9 +287,51 @@ async def test_request_before_a_bad_frame_is_still_executed_and_answered(socket_
     async with serving(socket_path) as shell:
         peer = await shell.connect()
         await peer.send(frame(10, 1, "a", "send", b"") + b"\x00\x00\x00\x00")
-        closing = await peer.until_closed()
-        assert b"bad_frame" in closing
-        assert frame(ANSWER, 1, "a", 1) in closing
+        assert await peer.receive() == [ANSWER, 1, "a", 1]
+        assert await peer.refusal() == "bad_frame"
+
+
+@pytest.mark.trio
+async def test_error_that_ends_a_connection_waits_for_the_disk_as_the_answers_before_it(
+    socket_path: str,
+) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.ask(Status())
+        shell.runner.held = True
+        await peer.send(frame(10, 2, "a", "send", b"", True) + b"\x00\x00\x00\x01\xc1")
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        shell.runner.let_go()
+        assert await peer.receive() == [ANSWER, 2, "a", 1]
+        assert await peer.refusal() == "bad_frame"
+
+
+@pytest.mark.trio
+async def test_error_that_ends_a_connection_does_not_wait_long_for_answers(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        await peer.ask(enqueue("a"))
+        await peer.say(Wait("a"))
+        await peer.send(b"\x00\x00\x00\x00")
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        shell.clock.ahead_ms += FINISH_MS
+        assert await peer.refusal() == "bad_frame"
+
+
+@pytest.mark.trio
+async def test_peer_that_reads_nothing_after_its_error_does_not_keep_its_place(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        deaf, operator = await shell.connect(), await shell.connect()
+        # More than a socket holds, and not so much that nothing more would be taken up.
+        count = limits.OUTGOING_BYTES_PAUSE // len(frame(*await deaf.ask(Help())))
+        await deaf.send(frame(3, 1) * count + b"\x00\x00\x00\x00")
+        await trio.testing.wait_all_tasks_blocked(0.02)
+
+        async def alone() -> bool:
+            shell.clock.ahead_ms += FINISH_MS
+            return bool((await operator.ask(Status()))[2]["connections"] == 1)
+
+        await eventually(alone, "its place is free")
 
 
 @pytest.mark.trio

@@ -8,10 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from stoker.broker.files import BALLAST, LOCK, Ballast, OwnerLock, file_system, free_bytes, prepare_directory
+from stoker.broker.files import (
+    BALLAST,
+    JOURNAL,
+    LOCK,
+    Ballast,
+    OwnerLock,
+    check_files,
+    file_system,
+    free_bytes,
+    prepare_directory,
+)
+from stoker.broker.lasterror import LAST_ERROR
 from stoker.broker.refusals import (
     DirectoryUnsafeError,
     DirectoryUnusableError,
+    FileForeignError,
     OwnedError,
     StartRefusedError,
 )
@@ -207,6 +219,33 @@ def test_lock_ends_with_its_process_and_is_not_inherited(tmp_path: Path) -> None
     holder.communicate()
 
 
+# --- what else bears our names ----------------------------------------------------------------------------
+
+OF_OTHER_KINDS: dict[str, Callable[[Path], object]] = {
+    "a FIFO": os.mkfifo,
+    "a directory": Path.mkdir,
+    "a symbolic link": lambda path: path.symlink_to("nowhere"),
+}
+
+
+@pytest.mark.parametrize("kind", OF_OTHER_KINDS)
+@pytest.mark.parametrize(
+    "name", [LOCK, BALLAST, LAST_ERROR, f"{LAST_ERROR}.new", f"{JOURNAL}-wal", f"{JOURNAL}.new"]
+)
+def test_what_is_no_file_is_refused_by_its_name_and_kind(tmp_path: Path, name: str, kind: str) -> None:
+    OF_OTHER_KINDS[kind](tmp_path / name)
+    with pytest.raises(FileForeignError, match=f"/{name}: is {kind}, not a file; move it away"):
+        check_files(str(tmp_path))
+    assert os.path.lexists(tmp_path / name)
+
+
+def test_files_of_ours_and_those_of_others_are_no_hindrance(tmp_path: Path) -> None:
+    for name in (LOCK, BALLAST, f"{JOURNAL}-wal", "notes.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "others").mkdir()
+    check_files(str(tmp_path))
+
+
 # --- ballast --------------------------------------------------------------------------------------------
 
 
@@ -239,6 +278,15 @@ def test_ballast_that_is_on_board_counts_though_the_disk_is_full(tmp_path: Path)
     ballast = Ballast(str(tmp_path), 4096)
     ballast.fill(spare_bytes=0)
     assert ballast.fill(spare_bytes=free_bytes(str(tmp_path)) * 2)
+
+
+@pytest.mark.parametrize("kind", OF_OTHER_KINDS)
+def test_what_is_no_ballast_is_neither_waited_for_nor_removed(tmp_path: Path, kind: str) -> None:
+    OF_OTHER_KINDS[kind](tmp_path / BALLAST)
+    ballast = Ballast(str(tmp_path), 4096)
+    assert not ballast.fill(spare_bytes=0)
+    assert not ballast.release()
+    assert os.path.lexists(tmp_path / BALLAST)
 
 
 @pytest.mark.slow

@@ -1,6 +1,10 @@
 """The last storage error outlives the broker that met it."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from stoker.broker.lasterror import (
     LAST_ERROR,
@@ -57,3 +61,20 @@ def test_file_that_makes_no_sense_counts_as_an_error(tmp_path: Path) -> None:
 
 def test_failure_to_write_is_told_and_not_raised(tmp_path: Path) -> None:
     assert not write_last_error(str(tmp_path / "nowhere"), ERROR)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir], ids=["FIFO", "directory"])
+def test_what_is_no_file_is_not_waited_for_and_not_replaced(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    path = tmp_path / LAST_ERROR
+    make(path)
+    error = read_last_error(str(tmp_path))
+    assert error is not None and str(path) in error.message
+    assert not write_last_error(str(tmp_path), ERROR)
+    assert not path.is_file()
+
+
+def test_note_that_would_be_written_into_a_fifo_is_not_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"{LAST_ERROR}.new")
+    assert not write_last_error(str(tmp_path), ERROR)

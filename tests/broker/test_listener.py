@@ -13,8 +13,8 @@ import trio
 from support.shell import Shell, serving, wait_for
 from support.wire_peer import WirePeer, frame
 
-from stoker.broker.listener import DESCRIPTORS_RESERVED, SILENT_GIVES_WAY_MS, connections_max
-from stoker.proto.messages import ANSWER, Enqueue, Hello, Show, Status
+from stoker.broker.listener import DESCRIPTORS_RESERVED, GIVES_WAY_MS, connections_max
+from stoker.proto.messages import ANSWER, Cancel, Enqueue, Hello, Show, Status
 
 
 async def a_client(shell: Shell) -> WirePeer:
@@ -56,9 +56,36 @@ async def test_longest_silent_connection_gives_way_to_a_newcomer(socket_path: st
         silent = await shell.connect()
         await a_client(shell)
         await a_client(shell)
-        shell.clock.ahead_ms += SILENT_GIVES_WAY_MS
+        shell.clock.ahead_ms += GIVES_WAY_MS
         await a_client(shell)
         assert await silent.refusal() == "too_many_connections"
+
+
+@pytest.mark.trio
+async def test_connection_in_mid_frame_for_longest_gives_way_to_a_newcomer(socket_path: str) -> None:
+    async with serving(socket_path, capacity=6) as shell:
+        longest, worker, other = await a_client(shell), await shell.connect(), await a_client(shell)
+        await worker.ask(Hello(1, "work", "w", [], b"", ["send"], 1))
+        for peer in (worker, longest, other):
+            await peer.send(frame(16, 9)[:-1])
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            shell.clock.ahead_ms += 1
+        assert await (await shell.connect()).refusal() == "too_many_connections"
+        shell.clock.ahead_ms += GIVES_WAY_MS
+        await a_client(shell)
+        assert await longest.refusal() == "too_many_connections"
+
+
+@pytest.mark.trio
+async def test_connection_in_mid_frame_that_waits_for_an_answer_keeps_its_place(socket_path: str) -> None:
+    async with serving(socket_path, capacity=4) as shell:
+        waiting, other = await a_client(shell), await a_client(shell)
+        await waiting.send(frame(18, 8, "first") + frame(16, 9)[:-1])
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        shell.clock.ahead_ms += GIVES_WAY_MS
+        assert await (await shell.connect()).refusal() == "too_many_connections"
+        await other.ask(Cancel("first"))
+        assert (await waiting.receive())[:2] == [ANSWER, 8]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import pytest
 from support.shell import LogLines
 from support.waiting import wait_until
 
-from stoker.broker.files import JOURNAL, LOCK
+from stoker.broker.files import BALLAST, JOURNAL, LOCK
 from stoker.broker.journal import Journal, JournalBrokenError, Recovered
 from stoker.broker.lasterror import read_last_error
 from stoker.broker.main import serve_to_the_end
@@ -149,6 +149,15 @@ def test_file_that_is_no_journal_is_refused_and_left_alone(places: Places) -> No
     assert journal.read_bytes() == b"precious" * 1000
     written = read_last_error(str(places.data))
     assert written is not None and str(journal) in written.message
+
+
+def test_fifo_in_the_place_of_the_ballast_is_refused_before_anything_opens_it(places: Places) -> None:
+    places.data.mkdir(mode=0o700)
+    os.mkfifo(places.data / BALLAST)
+    code, lines = run(places)
+    assert code == Exit.DATA_REFUSED
+    assert f"{places.data / BALLAST}: is a FIFO, not a file; move it away" in lines[0]
+    assert not (places.data / JOURNAL).exists()
 
 
 def test_path_that_holds_a_file_is_refused(places: Places) -> None:

@@ -1,6 +1,7 @@
 """`stoker decode`: reads a file or stdin, shows payloads only when asked."""
 
 import io
+import socket
 import sys
 import types
 from pathlib import Path
@@ -53,3 +54,18 @@ def test_file_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr().err
     assert "'/nowhere/at/all' does not exist" in said
     assert said.count("\n") == 1
+
+
+def test_what_is_no_recording_is_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "noise"
+    path.write_bytes(recorded() + b"\xff" * 100)
+    assert run(["decode", str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert ["enqueue" in lines[0], "nothing after this can be read" in lines[2]] == [True, True]
+
+
+def test_socket_is_no_recording(socket_path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(socket_path)
+        assert run(["decode", socket_path]) == 2
+    assert f"{socket_path} is a socket and no recording" in capsys.readouterr().err

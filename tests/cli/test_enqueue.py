@@ -4,6 +4,7 @@ import io
 import re
 import sys
 import types
+from datetime import UTC, datetime
 
 import pytest
 from support.command_line import CommandLine
@@ -12,6 +13,7 @@ from support.scripted_broker import Hang, ScriptedBroker, stores_everything
 from stoker.cli import options
 from stoker.client.values import decode_value
 from stoker.proto import limits, messages
+from stoker.proto.ops import BY_NAME
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\n")
 
@@ -35,6 +37,12 @@ def test_id_that_was_made_is_printed(socket_path: str, stoker: CommandLine) -> N
 def test_arguments_are_json(socket_path: str, stoker: CommandLine) -> None:
     message = sent(socket_path, stoker, "k", "--args", '[1, {"a": null}]', "--kwargs", '{"b": 2.5}')
     assert decode_value(message.payload) == [[1, {"a": None}], {"b": 2.5}]
+
+
+def test_datetime_has_a_spelling_in_json(socket_path: str, stoker: CommandLine) -> None:
+    spelled = '[{"$datetime": "2026-07-20T10:15:00+02:00"}]'
+    (at,), _ = decode_value(sent(socket_path, stoker, "k", "--args", spelled).payload)
+    assert at == datetime(2026, 7, 20, 8, 15, tzinfo=UTC)
 
 
 def test_every_option_has_its_field(socket_path: str, stoker: CommandLine) -> None:
@@ -72,7 +80,7 @@ def test_payload_over_the_limit_is_refused_and_nothing_is_sent(
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=data))
     ran = stoker("enqueue", "k", "--payload", "-")
     assert ran.code == 4
-    assert ran.err.startswith("stoker: payload_too_large")
+    assert ran.err.startswith("stoker: payload_too_large: stdin holds more than the 1048576 bytes")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +98,15 @@ def test_payload_over_the_limit_is_refused_and_nothing_is_sent(
         ("--delay", "-5s", "not a duration"),
         ("--at", "tomorrow", "2030-01-31"),
         ("--header", "novalue", "name=text"),
-        ("--priority", "high", "not a valid integer"),
+        ("--priority", "high", "not a number from -1000000 to 1000000"),
+        ("--priority", "-99999999", "not a number from -1000000 to 1000000"),
+        ("--lease", "1ms", "from 100ms to 1d"),
+        ("--time-limit", "0s", "from 1ms"),
+        ("--attempts-max", "0", "not a number from 1"),
+        ("--queue", "a b", "is not 1 to 128 characters"),
+        ("--id", "", "is not 1 to 128 characters"),
+        ("--at", "1960-01-01T00:00:00Z", "before 1970"),
+        ("--header", "a=" + "x" * 1025, "does not fit"),
     ],
 )
 def test_option_that_cannot_be_read_is_exit_2(option: str, text: str, says: str, stoker: CommandLine) -> None:
@@ -106,8 +122,30 @@ def test_value_that_cannot_travel_is_named_by_its_path(stoker: CommandLine) -> N
     assert "args[0].a[0]: a lone surrogate" in ran.err
 
 
-def test_payload_beside_arguments_is_exit_2(stoker: CommandLine) -> None:
-    assert stoker("enqueue", "k", "--payload", "x", "--args", "[]").code == 2
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("--payload x --args []", "--payload takes the place"),
+        ("--at 2030-01-01 --delay 5s", "either --at or --delay"),
+        ("--backoff 1h --backoff-cap 1s", "--backoff-cap is below --backoff"),
+        ("--header a=b --header a=c", "each --header once"),
+        (" ".join(f"--header h{number}=x" for number in range(33)), "at most 32 headers"),
+    ],
+)
+def test_options_that_contradict_each_other_are_exit_2(
+    arguments: str, says: str, stoker: CommandLine
+) -> None:
+    ran = stoker("enqueue", "k", *arguments.split())
+    assert ran.code == 2
+    assert says in ran.err
+
+
+def test_ranges_are_those_of_the_wire(socket_path: str, stoker: CommandLine) -> None:
+    edges = "--delay 0s --expires 1ms --attempts-max 100000 --lease 1d --room-wait 3650d --priority 1000000"
+    message = sent(socket_path, stoker, "k", *edges.split())
+    op = BY_NAME["enqueue"]
+    values = [value for value in zip(op.rules, message, strict=True) if value[1] is not None]
+    assert all(rule.accepts(value) for rule, value in values)
 
 
 def test_unknown_outcome_is_exit_7_and_names_the_id(

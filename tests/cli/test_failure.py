@@ -29,8 +29,29 @@ def test_error_without_a_code_of_its_own_is_a_failure() -> None:
 
 
 def test_line_has_message_and_advice() -> None:
-    line = error_line(refusal("not_finished", "job a is leased; cancel it first"))
-    assert line == "stoker: not_finished: job a is leased; cancel it first; `stoker cancel` does that"
+    line = error_line(refusal("not_finished", "job a is leased; cancel it first", {"id": "a"}))
+    assert line == "stoker: not_finished: job a is leased; cancel it first; `stoker cancel a` does that"
+
+
+def test_advice_about_a_job_that_is_not_named_stays_general() -> None:
+    line = error_line(refusal("too_late", "job a is already done"))
+    assert line == "stoker: too_late: job a is already done; see `stoker show ID`"
+
+
+@pytest.mark.parametrize(
+    ("detail", "waits"), [({"waits": True}, True), ({"waits": False}, False), ({}, False)]
+)
+def test_room_is_advised_to_be_waited_for_only_where_that_is_possible(
+    detail: dict[str, object], *, waits: bool
+) -> None:
+    line = error_line(refusal("queue_full", "queue mail is full", detail))
+    assert ("--room-wait" in line) is waits
+    assert "raise the queue's limits" in line
+
+
+def test_who_is_in_another_namespace_is_not_told_to_be_root() -> None:
+    line = error_line(refusal("forbidden", "in another namespace; run it elsewhere", {"namespace": "pid"}))
+    assert line == "stoker: forbidden: in another namespace; run it elsewhere"
 
 
 def test_error_without_words_has_its_name() -> None:

@@ -14,7 +14,7 @@ EVIL = "\x1b[2J"
 
 @pytest.mark.parametrize(
     ("state", "outcome", "code"),
-    [("done", "ok", 0), ("dead", "error", 8), ("cancelled", "cancelled", 8), ("leased", None, 6)],
+    [("dead", "error", 8), ("cancelled", "cancelled", 8), ("leased", None, 6)],
 )
 def test_wait_says_by_its_exit_code_how_it_ended(
     state: str, outcome: str | None, code: int, socket_path: str, stoker: CommandLine
@@ -35,10 +35,23 @@ def test_wait_prints_the_result_as_json(socket_path: str, stoker: CommandLine) -
     assert EVIL not in ran.out
 
 
+def test_wait_prints_null_for_a_job_without_a_result(socket_path: str, stoker: CommandLine) -> None:
+    with ScriptedBroker(socket_path, lambda _: messages.Waited("a", "done", "ok", "", None, 1)):
+        assert stoker("wait", "a") == (0, "null\n", "")
+
+
+@pytest.mark.parametrize("verb", ["wait", "why", "cancel", "show", "kick", "drop", "pause", "resume"])
+@pytest.mark.parametrize("name", ["", "a b", "x" * 129])
+def test_name_that_cannot_be_one_is_exit_2(verb: str, name: str, stoker: CommandLine) -> None:
+    ran = stoker(verb, name)
+    assert ran.code == 2
+    assert "is not 1 to 128 characters of" in ran.err
+
+
 def test_wait_for_ever_sends_no_limit(socket_path: str, stoker: CommandLine) -> None:
     answer = messages.Waited("a", "done", "ok", "", None, 1)
     with ScriptedBroker(socket_path, lambda _: answer) as broker:
-        assert stoker("wait", "a") == (0, "", "")
+        assert stoker("wait", "a").code == 0
         assert broker.requests[0].message.timeout_ms is None
 
 

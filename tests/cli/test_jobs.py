@@ -59,5 +59,17 @@ def test_no_jobs_print_nothing(socket_path: str, stoker: CommandLine) -> None:
         assert stoker("jobs") == (0, "", "")
 
 
+def test_queue_and_kind_that_nobody_knows_are_doubted(socket_path: str, stoker: CommandLine) -> None:
+    def script(request: Request) -> Message:
+        is_status = isinstance(request.message, messages.Status)
+        return messages.StatusReport({}) if is_status else messages.JobsPage([], 0)
+
+    with ScriptedBroker(socket_path, script):
+        ran = stoker("jobs", "--queue", "mial", "--kind", "rezise")
+    assert (ran.code, ran.out) == (0, "")
+    assert "queue mial," in ran.err
+    assert "kind rezise;" in ran.err
+
+
 def test_unknown_state_is_exit_2(stoker: CommandLine) -> None:
     assert stoker("jobs", "--state", "finished").code == 2

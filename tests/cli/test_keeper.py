@@ -14,6 +14,7 @@ import pytest
 from support.waiting import wait_until
 
 from stoker.cli.keeper import SAME_SIGNAL_S
+from stoker.worker.supervisor import MOMENT_MS
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +31,13 @@ def ended(*_):
     sys.exit(0)
 signal.signal(signal.SIGTERM, ended)
 os.write(log, (name + " " + str(os.getpid()) + "\\n").encode())
+if code == 71:
+    # As a broker that finds another one in its place.
+    sys.exit(code)
+if code == 1000:
+    code = -1
+elif name == "broker":
+    os.kill(os.getppid(), signal.SIGRTMIN)
 if code >= 0:
     # The other one must be there to be ended: a program that is killed before it can listen says nothing.
     other, give_up_s = {"pool": "broker ", "broker": "pool "}[name], time.monotonic() + 10
@@ -44,13 +52,21 @@ import sys
 from stoker.cli.keeper import Keeper, Program
 def program(name, code):
     return Program(name, [sys.executable, "-c", sys.argv[1], name, sys.argv[2], code])
-sys.exit(Keeper(program("pool", sys.argv[3]), program("broker", sys.argv[4])).run())
+advice = {71: "the advice"}
+pool, broker = program("pool", sys.argv[3]), program("broker", sys.argv[4])
+sys.exit(Keeper(pool, broker, greeting="the greeting", advice=advice).run())
 """
 RUNS = "-1"
 """In place of an exit code: does not end by itself."""
 
 STUBBORN = "-2"
 """Ends at the second TERM."""
+
+SILENT = "1000"
+"""Runs, and never says that it is ready."""
+
+READY_BIT = 1 << signal.SIGRTMIN - 1
+TERM_BIT = 1 << signal.SIGTERM - 1
 
 
 class Kept:
@@ -66,6 +82,11 @@ class Kept:
 
     def pids(self, name: str) -> list[int]:
         return [int(line.split()[1]) for line in self.lines() if line.startswith(name) and line[-1].isdigit()]
+
+    def said(self) -> list[str]:
+        """What it said, once it has ended."""
+        _, said = self.process.communicate(timeout=20)
+        return said.decode().splitlines()
 
     def wait_pids(self, name: str, count: int) -> list[int]:
         return wait_until(
@@ -104,6 +125,12 @@ def _end_all(keeper: Kept) -> None:
     for pid in {*keeper.pids("pool"), *keeper.pids("broker")}:
         if _is_alive(pid) and str(keeper.directory) in Path(f"/proc/{pid}/cmdline").read_text():
             os.kill(pid, signal.SIGKILL)
+
+
+def _pending(pid: int) -> int:
+    """Signals that wait to be fetched."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(status["ShdPnd"], 16)
 
 
 def _is_alive(pid: int) -> bool:
@@ -152,6 +179,52 @@ def test_second_stop_is_passed_on_to_the_pool(tmp_path: Path) -> None:
         assert keeper.lines()[-2:] == ["pool ended", "broker ended"]
 
 
+def test_second_stop_is_said_to_hurry(tmp_path: Path) -> None:
+    with kept(tmp_path, pool=STUBBORN) as keeper:
+        keeper.wait_pids("pool", 1)
+        keeper.process.terminate()
+        wait_until(partial(_ends_within, keeper.process, SAME_SIGNAL_S), "it ends at the second")
+        stopping, hurrying, *_ = keeper.said()[1:]
+        assert "stopping" in stopping
+        assert "hurrying" in hurrying
+
+
+def test_what_is_passed_on_as_a_second_stop_is_one_to_a_pool() -> None:
+    assert MOMENT_MS < SAME_SIGNAL_S * 1000 <= 500
+
+
+def test_pool_is_not_started_beside_the_broker_of_somebody_else(tmp_path: Path) -> None:
+    with kept(tmp_path, broker="71") as keeper:
+        assert keeper.process.wait(20) == 71
+        assert keeper.pids("pool") == []
+        assert [line for line in keeper.said() if "the greeting" in line] == []
+
+
+def test_broker_that_ends_for_good_ends_with_its_advice(tmp_path: Path) -> None:
+    with kept(tmp_path, broker="71") as keeper:
+        assert keeper.said() == ["stoker: the broker ended with exit code 71 (OWNED); the advice"]
+
+
+def test_greeting_is_said_once_and_when_the_broker_is_ready(tmp_path: Path) -> None:
+    with kept(tmp_path) as keeper:
+        (first,) = keeper.wait_pids("broker", 1)
+        os.kill(first, signal.SIGKILL)
+        keeper.wait_pids("broker", 2)
+        keeper.wait_pids("pool", 1)
+        keeper.process.terminate()
+        assert keeper.said().count("the greeting") == 1
+
+
+def test_pool_waits_for_the_word_of_the_broker_itself(tmp_path: Path) -> None:
+    with kept(tmp_path, broker=SILENT) as keeper:
+        keeper.wait_pids("broker", 1)
+        os.kill(keeper.process.pid, signal.SIGRTMIN)
+        wait_until(lambda: not _pending(keeper.process.pid) & READY_BIT, "the keeper has fetched it")
+        keeper.process.terminate()
+        assert "the greeting" not in keeper.said()
+        assert keeper.pids("pool") == []
+
+
 def test_copies_of_a_stop_within_a_moment_count_once(tmp_path: Path) -> None:
     with kept(tmp_path, pool=STUBBORN) as keeper:
         keeper.wait_pids("pool", 1)
@@ -161,6 +234,29 @@ def test_copies_of_a_stop_within_a_moment_count_once(tmp_path: Path) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             keeper.process.wait(SAME_SIGNAL_S)
         assert "pool ended" not in keeper.lines()
+
+
+def test_broker_that_ends_before_the_pool_has_is_started_again(tmp_path: Path) -> None:
+    with kept(tmp_path, pool=STUBBORN) as keeper:
+        keeper.wait_pids("pool", 1)
+        (first,) = keeper.wait_pids("broker", 1)
+        keeper.process.terminate()
+        wait_until(lambda: not _pending(keeper.process.pid) & TERM_BIT, "the keeper has fetched it")
+        os.kill(first, signal.SIGTERM)
+        keeper.wait_pids("broker", 2)
+        wait_until(partial(_ends_within, keeper.process, SAME_SIGNAL_S), "it ends at the second")
+        assert keeper.lines()[-2:] == ["pool ended", "broker ended"]
+
+
+def test_hup_is_for_the_pool_alone(tmp_path: Path) -> None:
+    with kept(tmp_path) as keeper:
+        keeper.wait_pids("pool", 1)
+        keeper.process.send_signal(signal.SIGHUP)
+        # This program does not handle it, and so is ended by it.
+        keeper.wait_pids("pool", 2)
+        assert len(keeper.pids("broker")) == 1
+        keeper.process.terminate()
+        assert keeper.process.wait(20) == 0
 
 
 def test_programs_have_process_groups_of_their_own(tmp_path: Path) -> None:

@@ -56,6 +56,27 @@ def test_advice_on_a_wrong_command_line_is_a_sentence_of_its_own(capsys: pytest.
     assert "must be a list. See `stoker enqueue --help`." in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("It is wrong", "It is wrong."),
+        ("It is wrong.", "It is wrong."),
+        ("Did you mean this?", "Did you mean this?"),
+        ("It is wrong. (Did you mean this?)", "It is wrong. (Did you mean this?)"),
+        ("It is wrong (or not)", "It is wrong (or not)."),
+    ],
+)
+def test_every_sentence_about_a_wrong_command_line_ends(
+    said: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise click.UsageError(said)
+
+    monkeypatch.setattr(cli, "main", refuse)
+    assert run(["status"]) == 2
+    assert capsys.readouterr().err == f"stoker: {shown} See `stoker --help`.\n"
+
+
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("stoker ")

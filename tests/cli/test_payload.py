@@ -1,5 +1,7 @@
 """Payloads for people: decoded where they can be, a preview where not, always harmless."""
 
+from datetime import UTC, datetime
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +43,11 @@ def test_any_payload_is_shown_without_control_characters(payload: bytes) -> None
 @given(st.recursive(st.text() | st.binary(), lambda inner: st.lists(inner)))
 def test_any_result_is_shown_without_control_characters(value: object) -> None:
     assert result_text(encode_value([str(value).encode("utf-8", "replace").decode()])).isprintable()
+
+
+def test_datetime_is_shown_as_it_is_enqueued() -> None:
+    shown = '[{"$datetime": "2026-07-20T10:15:00+00:00"}]'
+    assert result_text(encode_value([datetime(2026, 7, 20, 10, 15, tzinfo=UTC)])) == shown
 
 
 def test_long_values_are_cut() -> None:

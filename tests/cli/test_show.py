@@ -63,6 +63,13 @@ def test_parts_of_a_job_are_shown() -> None:
     assert line(lines, "  kwargs") == '{"a": 2}'
 
 
+def test_progress_is_told_with_its_age() -> None:
+    said = {"done": 3, "total": 12, "text": EVIL, "ago_ms": 4000}
+    shown = line(job_lines({"id": "a", "progress": said}), "progress")
+    assert shown == "3 of 12 (25 %): \\x1b]0;owned\\x07 (4s ago)"
+    assert not any(line.startswith("progress") for line in job_lines({"id": "a", "progress": None}))
+
+
 def test_attempt_is_a_row_with_its_signal() -> None:
     row = job_lines(JOB)[-1].split()
     assert row[:2] == ["1", "crash"]
@@ -111,3 +118,36 @@ def test_show_as_json_is_the_map(socket_path: str, stoker: CommandLine) -> None:
         shown = json.loads(stoker("show", "order-1", "--json").out)
     assert shown["history"][0]["signal"] == 9
     assert "base64" in shown["payload"]
+
+
+def with_output(*outputs: str | None) -> dict[str, Any]:
+    rows = [ATTEMPT | {"attempt": number, "output": said} for number, said in enumerate(outputs, 1)]
+    return JOB | {"history": rows}
+
+
+def test_output_of_the_last_attempt_that_has_some_is_shown() -> None:
+    lines = job_lines(with_output("first\n", f"said {EVIL}\nmore\n", None, ""))
+    assert lines[-3:] == ["output of attempt 2:", "  said \\x1b]0;owned\\x07", "  more"]
+
+
+def test_only_the_end_of_a_long_output_is_shown() -> None:
+    lines = job_lines(with_output("\n".join(f"line {number}" for number in range(100))))
+    assert lines[-21] == "output of attempt 1 (80 lines before these: --output):"
+    assert (lines[-20], lines[-1]) == ("  line 80", "  line 99")
+
+
+def test_all_output_of_all_attempts_is_shown_on_demand() -> None:
+    long = "\n".join(f"line {number}" for number in range(100))
+    lines = job_lines(with_output(long, "short"), with_output=True)
+    assert [line for line in lines if line.startswith("output of")] == [
+        "output of attempt 1:",
+        "output of attempt 2:",
+    ]
+    assert "  line 0" in lines
+
+
+def test_captured_output_is_in_the_json(socket_path: str, stoker: CommandLine) -> None:
+    with ScriptedBroker(socket_path, lambda _: messages.Shown(with_output(EVIL))):
+        ran = stoker("show", "order-1", "--json").out
+    assert json.loads(ran)["history"][0]["output"] == EVIL
+    assert ran.strip().isprintable()

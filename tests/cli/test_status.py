@@ -24,7 +24,9 @@ REPORT: dict[str, Any] = {
         "mail": {"ready": 3, "dead": 2, "oldest_ready_ms": 62_000, "bytes": 4096, "paused": True},
         "default": {},
     },
-    "pools": [{"name": "tasks:app", "workers": 4, "connected": False, "kinds": ["a", "b"]}],
+    "pools": [
+        {"name": "tasks:app", "workers": 4, "connected": False, "kinds": ["a", "b"], "code": "2-5d41402a"}
+    ],
     "workers": [{"name": "w", "pid": 12, "state": "busy", "jobs": ["order-1", "order-2"]}],
     "storage": {"journal_bytes": 1536, "full": True, "full_since_at_ms": 1_700_000_000_000},
     "warnings": [EVIL],
@@ -41,7 +43,7 @@ def test_queue_has_its_counts_and_the_age_of_its_oldest_job() -> None:
 
 def test_pools_workers_storage_and_warnings_are_shown() -> None:
     text = "\n".join(status_lines(REPORT))
-    assert "tasks:app        4  disconnected  a, b" in text
+    assert "tasks:app        4  disconnected  2-5d41402a  a, b" in text
     assert "w        12  busy   order-1, order-2" in text
     assert "storage\n  directory   /var/lib/stoker\n" in text
     assert "journal     1.5 KiB" in text
@@ -97,4 +99,4 @@ def test_directory_that_cannot_be_read_is_said(short_directory: Path, stoker: Co
     (short_directory / "file").write_text("")
     ran = stoker("status", "--data", str(short_directory / "file"))
     assert ran.code == 5
-    assert "cannot look" in ran.err
+    assert "cannot be read: Not a directory" in ran.err

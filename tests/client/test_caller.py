@@ -6,7 +6,7 @@ import pytest
 from support.scripted_broker import Close, Request, ScriptedBroker
 from support.waiting import wait_until
 
-from stoker.client.caller import IDLE_MAX, Caller, answer_within
+from stoker.client.caller import IDLE_MAX, Caller
 from stoker.proto import messages
 from stoker.proto.errors import BrokerUnreachableError, OutcomeUnknown
 from stoker.proto.messages import Message
@@ -65,20 +65,3 @@ def test_enqueue_is_unknown_when_no_broker_comes_back(socket_path: str) -> None:
         calls.ask(messages.Enqueue("order-1", "k", b""))
     ending.join(5)
     assert unknown.value.job_id == "order-1"
-
-
-@pytest.mark.parametrize(
-    ("message", "seconds"),
-    [
-        (messages.Status(), 5),
-        (messages.Wait("a", 2000), 7),
-        (messages.Wait("a"), None),
-        (messages.Drain(1000), 6),
-        (messages.Drain(), None),
-        (messages.Enqueue("a", "k", b""), 5),
-        (messages.Enqueue("a", "k", b"", wait_ms=3000), 8),
-        (messages.Snapshot("s"), 600),
-    ],
-)
-def test_answer_may_take_as_long_as_was_asked_for(message: Message, seconds: float | None) -> None:
-    assert answer_within(message, 5) == seconds

@@ -1,158 +1,109 @@
-"""enqueue_many: a bounded window, every job accounted for, and losses that are made good."""
+"""The pure pipeline: its window, the order of repeats, and whom a loss leaves unsettled."""
 
-import threading
 from collections.abc import Iterator
-from typing import Any
 
-import pytest
-from support.scripted_broker import Close, Hang, Request, ScriptedBroker, stores_everything
-from support.waiting import wait_until
-
-from stoker.client.pipeline import WINDOW_COUNT, EnqueueManyError
-from stoker.client.spec import JobSpec
-from stoker.client.sync import Client
+from stoker.client.pipeline import WINDOW_BYTES, WINDOW_COUNT, WRITE_COUNT, Pipeline
+from stoker.client.request import ConnectionLost
+from stoker.client.session import Answered, Refused
 from stoker.proto import messages
-from stoker.proto.errors import BrokerUnreachableError, OutcomeUnknown, QueueFullError
-from stoker.proto.messages import Message
-
-FULL = messages.Refusal("queue_full", "queue mail is full")
+from stoker.proto.errors import BrokerUnreachableError, refusal
+from stoker.proto.messages import Enqueue
 
 
-def specs(count: int) -> list[JobSpec]:
-    return [JobSpec("k", [number], id=f"job-{number:05}") for number in range(count)]
+class Wire:
+    """Numbers requests and keeps what was asked of it."""
+
+    def __init__(self) -> None:
+        self.sent: list[Enqueue] = []
+
+    def request(self, message: Enqueue) -> tuple[int, bytes]:
+        self.sent.append(message)
+        return len(self.sent), b"frame"
+
+    def fill(self, pipeline: Pipeline) -> list[Enqueue]:
+        """Everything the window allows; what that was."""
+        before = len(self.sent)
+        while pipeline.fill(self.request):
+            pass
+        return self.sent[before:]
 
 
-def refuses(*ids: str) -> Any:
-    def script(request: Request) -> Message:
-        return FULL if request.message.id in ids else stores_everything(request)
-
-    return script
+def jobs(count: int, payload: bytes = b"") -> Iterator[Enqueue]:
+    return (Enqueue(f"job-{number}", "k", payload, True) for number in range(count))
 
 
-def test_handles_come_in_the_order_of_the_jobs(socket_path: str) -> None:
-    with ScriptedBroker(socket_path, stores_everything) as broker, Client(socket_path) as client:
-        handles = client.enqueue_many(specs(300))
-        assert [handle.id for handle in handles] == [f"job-{number:05}" for number in range(300)]
-        assert broker.connection_count == 1
+def pipeline(source: Iterator[Enqueue], *, retry_s: float = 10) -> Pipeline:
+    return Pipeline(source, path="/s", timeout_s=5, retry_s=retry_s)
 
 
-def test_nothing_to_store_is_no_error(socket_path: str) -> None:
-    with ScriptedBroker(socket_path, stores_everything), Client(socket_path) as client:
-        assert client.enqueue_many([]) == []
+def stored(number: int) -> Answered:
+    return Answered(number, messages.Enqueued(f"job-{number - 1}", number))
 
 
-def test_window_bounds_what_is_on_its_way(socket_path: str) -> None:
-    thawed = threading.Event()
-    taken: list[int] = []
-
-    def source() -> Iterator[JobSpec]:
-        for number in range(WINDOW_COUNT + 100):
-            taken.append(number)
-            yield JobSpec("k", id=str(number))
-
-    def script(request: Request) -> Message:
-        thawed.wait(10)
-        return stores_everything(request)
-
-    with ScriptedBroker(socket_path, script), Client(socket_path) as client:
-        thread = threading.Thread(target=client.enqueue_many, args=(source(),))
-        thread.start()
-        wait_until(lambda: len(taken) == WINDOW_COUNT, "the window is full")
-        thawed.set()
-        thread.join(10)
-    assert len(taken) == WINDOW_COUNT + 100
+def lost() -> ConnectionLost:
+    return ConnectionLost("it was closed", sent=True)
 
 
-def test_refusal_ends_the_sending_and_tells_what_was_stored(socket_path: str) -> None:
-    with ScriptedBroker(socket_path, refuses("job-00003")), Client(socket_path) as client:
-        with pytest.raises(EnqueueManyError, match="queue mail is full") as refused:
-            client.enqueue_many(specs(5))
-        error = refused.value
-        assert isinstance(error.__cause__, QueueFullError)
-        assert error.index == 3
-        assert [handle is not None for handle in error.handles] == [True, True, True, False, True]
-        assert error.unsettled == []
+def test_one_write_gathers_few_frames() -> None:
+    assert len(pipeline(jobs(1000)).fill(Wire().request)) == WRITE_COUNT
 
 
-def test_nothing_new_is_sent_after_a_refusal(socket_path: str) -> None:
-    with ScriptedBroker(socket_path, refuses("job-00000")) as broker, Client(socket_path) as client:
-        with pytest.raises(EnqueueManyError):
-            client.enqueue_many(specs(5 * WINDOW_COUNT))
-        assert len(broker.requests) <= WINDOW_COUNT
+def test_window_counts_jobs() -> None:
+    wire, run = Wire(), pipeline(jobs(1000))
+    assert len(wire.fill(run)) == WINDOW_COUNT
+    run.settle(stored(1))
+    assert len(wire.fill(run)) == 1
 
 
-def test_connection_is_usable_after_a_refusal(socket_path: str) -> None:
-    with ScriptedBroker(socket_path, refuses("job-00000")) as broker, Client(socket_path) as client:
-        with pytest.raises(EnqueueManyError):
-            client.enqueue_many(specs(3))
-        client.enqueue("k")
-        assert broker.connection_count == 1
+def test_window_counts_bytes_and_lets_one_large_job_pass() -> None:
+    wire, run = Wire(), pipeline(jobs(3, bytes(WINDOW_BYTES)))
+    assert len(wire.fill(run)) == 1
+    run.settle(stored(1))
+    assert len(wire.fill(run)) == 1
 
 
-def test_iterable_that_fails_leaves_no_job_unaccounted(socket_path: str) -> None:
-    def source() -> Iterator[JobSpec]:
-        yield from specs(2)
-        raise ZeroDivisionError("the caller's own")
-
-    with ScriptedBroker(socket_path, stores_everything), Client(socket_path) as client:
-        with pytest.raises(EnqueueManyError, match="the caller's own") as failed:
-            client.enqueue_many(source())
-        assert isinstance(failed.value.__cause__, ZeroDivisionError)
-        assert all(failed.value.handles)
+def test_what_a_loss_left_open_is_sent_again_first_in_order_and_no_longer_fresh() -> None:
+    wire, run = Wire(), pipeline(jobs(WINDOW_COUNT + 1))
+    wire.fill(run)
+    run.settle(stored(2))
+    assert run.after_loss(lost()) is not None
+    again = wire.fill(run)
+    assert [message.id for message in again[:2]] == ["job-0", "job-2"]
+    assert [message.fresh for message in again[-2:]] == [False, True]
 
 
-def test_lost_connection_repeats_what_was_not_answered(socket_path: str) -> None:
-    def script(request: Request) -> Any:
-        lost = request.connection == 1 and request.message.id == "job-00010"
-        return Close() if lost else stores_everything(request)
-
-    with ScriptedBroker(socket_path, script) as broker, Client(socket_path) as client:
-        handles = client.enqueue_many(JobSpec("k", id=f"job-{number:05}") for number in range(40))
-        assert [handle.id for handle in handles] == [f"job-{number:05}" for number in range(40)]
-        again = [request.message.id for request in broker.requests if request.connection == 2]
-        assert again == sorted(again)
-        assert again[0] == "job-00010"
+def test_loss_without_patience_names_the_unsettled() -> None:
+    wire, run = Wire(), pipeline(jobs(3), retry_s=0)
+    wire.fill(run)
+    run.settle(stored(2))
+    assert run.after_loss(lost()) is None
+    assert run.unsettled == ["job-0", "job-2"]
+    assert run.failure is not None and run.failure[0] == 0
 
 
-def test_repeated_jobs_are_no_longer_fresh(socket_path: str) -> None:
-    def script(request: Request) -> Any:
-        return Close() if request.connection == 1 else stores_everything(request)
-
-    with ScriptedBroker(socket_path, script) as broker, Client(socket_path) as client:
-        client.enqueue_many([JobSpec("k")])
-        assert [message.fresh for message in broker.messages(messages.Enqueue)] == [True, False]
-
-
-def test_loss_without_patience_names_the_unsettled(socket_path: str) -> None:
-    with ScriptedBroker(socket_path, lambda _: Close()), Client(socket_path, retry_s=0) as client:
-        with pytest.raises(EnqueueManyError) as lost:
-            client.enqueue_many(specs(3))
-        assert isinstance(lost.value.__cause__, OutcomeUnknown)
-        assert lost.value.unsettled == ["job-00000", "job-00001", "job-00002"]
-        assert lost.value.handles == [None, None, None]
+def test_first_refusal_ends_the_taking() -> None:
+    wire, run = Wire(), pipeline(jobs(1000))
+    wire.fill(run)
+    run.settle(Refused(1, refusal("queue_full", "full")))
+    assert wire.fill(run) == []
+    assert run.taken_count == WINDOW_COUNT
+    assert run.is_flying
 
 
-def test_answers_that_are_overdue_leave_the_jobs_unsettled(socket_path: str) -> None:
-    with ScriptedBroker(socket_path, lambda _: Hang()), Client(socket_path, timeout_s=0.05) as client:
-        with pytest.raises(EnqueueManyError) as overdue:
-            client.enqueue_many(specs(2))
-        assert isinstance(overdue.value.__cause__, OutcomeUnknown)
-        assert overdue.value.unsettled == ["job-00000", "job-00001"]
+def test_stopping_broker_gets_nothing_more_and_its_successor_gets_the_rest() -> None:
+    wire, run = Wire(), pipeline(jobs(WINDOW_COUNT + 1))
+    wire.fill(run)
+    run.settle(Refused(1, refusal("shutting_down", "stopping")))
+    assert wire.fill(run) == []
+    assert not run.is_complete
+    assert run.after_stop() is not None
+    run.begin()
+    assert [message.id for message in wire.fill(run)] == ["job-0"]
 
 
-def test_absent_broker_stores_nothing(socket_path: str) -> None:
-    with pytest.raises(EnqueueManyError) as absent:
-        Client(socket_path).enqueue_many(specs(2))
-    assert isinstance(absent.value.__cause__, BrokerUnreachableError)
-    assert absent.value.unsettled == []
-
-
-def test_what_a_stopping_broker_refused_goes_to_its_successor(socket_path: str) -> None:
-    stopping = messages.Refusal("shutting_down", "stopping")
-
-    def script(request: Request) -> Message:
-        return stopping if request.connection == 1 else stores_everything(request)
-
-    with ScriptedBroker(socket_path, script) as broker, Client(socket_path) as client:
-        assert len(client.enqueue_many(specs(3))) == 3
-        assert broker.connection_count == 2
+def test_absent_broker_is_waited_for_only_if_it_was_there_before() -> None:
+    absent = BrokerUnreachableError("no broker")
+    assert pipeline(jobs(1)).after_absence(absent, expected=True) is not None
+    run = pipeline(jobs(1))
+    assert run.after_absence(absent, expected=False) is None
+    assert run.failure == (0, absent)

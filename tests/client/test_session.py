@@ -29,6 +29,22 @@ def test_request_is_its_op_its_number_and_its_fields() -> None:
     assert codec.decode(data[4:]) == [11, number, "a"]
 
 
+def test_forgotten_answers_are_counted_until_they_come() -> None:
+    session, number = asked()
+    session.forget(number)
+    assert session.forgotten_count == 1
+    assert only_event(session, answer_frame(number, messages.StatusReport({}))) is None
+    assert session.forgotten_count == 0
+
+
+def test_answer_to_a_request_that_was_withdrawn_is_a_fault_of_the_peer() -> None:
+    session, number = asked()
+    session.withdraw(number)
+    assert session.forgotten_count == 0
+    event = only_event(session, answer_frame(number, messages.StatusReport({})))
+    assert isinstance(event, Ended) and isinstance(event.error, RemoteProtocolError)
+
+
 def test_request_numbers_are_never_used_twice() -> None:
     session = Session()
     assert len({session.request(messages.Status())[0] for _ in range(100)}) == 100

@@ -9,7 +9,8 @@ import pytest
 from support.forking import forked
 from support.scripted_broker import Request, ScriptedBroker
 
-from stoker.client.wire import ConnectionLost, Wire
+from stoker.client.request import ConnectionLost
+from stoker.client.wire import Wire
 from stoker.proto import messages
 from stoker.proto.errors import BrokerUnreachableError, LocalProtocolError
 from stoker.proto.messages import Message

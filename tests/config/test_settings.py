@@ -1,61 +1,101 @@
-"""Settings of the broker: queue flags, and refusals that name what is wrong."""
+"""Settings of each program: made from what was said, paths found, names looked up."""
+
+from typing import Any
 
 import pytest
 
-from stoker.config.settings import BrokerSettings, QueueSettings, SettingError, parse_queues
-from stoker.proto import limits
+from stoker.config.people import People
+from stoker.config.settings import BrokerSettings, PoolSettings, broker_settings, pool_settings
+from stoker.config.sources import Effective, gather
 from stoker.proto.model import Overflow
+from stoker.proto.queuerules import QueueRules
+
+HOME = {"HOME": "/home/ada"}
+PLACES = {"broker.socket": "/s", "broker.data": "/d"}
 
 
-def test_queue_flag_sets_limits_and_policy() -> None:
-    queues = parse_queues(["mail:jobs_max=100,bytes_max=1MiB,overflow=wait,lease=5s,priority=-3"])
-    assert queues == {
-        "mail": QueueSettings(
-            jobs_max=100,
-            bytes_max=limits.MIB,
-            overflow=Overflow.WAIT,
-            policy={"lease_ms": 5000, "priority": -3},
-        )
-    }
+def effective(*queues: str, **flags: str) -> Effective:
+    given = PLACES | {name.replace("__", "."): text for name, text in flags.items()}
+    return gather(given, queues, {}, None)
 
 
-def test_queue_name_may_hold_colons() -> None:
-    assert list(parse_queues(["a:b:jobs_max=1"])) == ["a:b"]
+def made_broker(found: Effective) -> BrokerSettings:
+    settings = broker_settings(found, {}, 1000)
+    found.refuse_mistakes()
+    return settings
 
 
-def test_unset_limits_keep_their_defaults() -> None:
-    assert parse_queues(["mail:dead_max=0"])["mail"].jobs_max == limits.QUEUE_JOBS_MAX_DEFAULT
+def test_defaults_are_those_of_the_table() -> None:
+    assert made_broker(effective()) == BrokerSettings(socket="/s", data="/d")
+    assert pool_settings(effective(), {}, 1000) == PoolSettings(socket="/s")
+
+
+def test_values_reach_their_fields() -> None:
+    settings = made_broker(effective(broker__kill_grace="2s", broker__socket_mode="0660"))
+    assert (settings.kill_grace_ms, settings.socket_mode) == (2000, 0o660)
+
+
+def test_queue_gets_limits_and_policy() -> None:
+    settings = made_broker(effective("mail:jobs_max=1,overflow=wait,lease=5s,priority=-3"))
+    rules = QueueRules(jobs_max=1, overflow=Overflow.WAIT, policy={"lease_ms": 5000, "priority": -3})
+    assert settings.queues == {"mail": rules}
+
+
+def test_paths_are_found_where_clients_look_for_them() -> None:
+    found = gather({}, (), HOME, None)
+    settings = broker_settings(found, HOME, 1000)
+    assert settings.data == "/home/ada/.local/state/stoker"
+    assert settings.socket == "/home/ada/.local/state/stoker/broker.sock"
 
 
 @pytest.mark.parametrize(
-    ("flag", "says"),
+    ("flags", "says"),
     [
-        ("mail", "is not like"),
-        ("mail:", "unknown; known are"),
-        (":jobs_max=1", "is not like"),
-        ("ma il:jobs_max=1", "is not like"),
-        ("mail:jobs=1", "queue mail: jobs: unknown"),
-        ("mail:jobs_max=x", "queue mail: jobs_max: 'x'"),
-        ("mail:jobs_max=-1", "queue mail: jobs_max: '-1'"),
-        ("mail:jobs_max=9007199254740993", "queue mail: jobs_max"),
-        ("mail:jobs_max=1,jobs_max=2", "jobs_max is given twice"),
-        ("mail:overflow=drop", "none of reject, wait, dead"),
-        ("mail:lease=1ms", "queue mail: lease"),
-        ("mail:lease=30", "is not a duration"),
-        ("mail:priority=-9999999", "queue mail: priority"),
-        ("mail:bytes_max=1kB", "is not a size"),
+        ({"broker__socket": "/" + "x" * 107}, "--socket: broker.socket: socket path of 108 bytes"),
+        ({"broker__socket_group": "no-such"}, "--socket-group: broker.socket_group: no group 'no-such'"),
+        ({"access__work": "@no-such"}, "--access-work: access.work: no group 'no-such'"),
     ],
 )
-def test_bad_queue_flag_is_refused_by_name(flag: str, says: str) -> None:
-    with pytest.raises(SettingError, match=says):
-        parse_queues([flag])
+def test_what_cannot_be_found_is_a_mistake_of_its_key(flags: dict[str, str], says: str) -> None:
+    found = effective(**flags)
+    broker_settings(found, {}, 1000)
+    (line,) = found.mistakes
+    assert line.startswith(says)
 
 
-def test_queue_given_twice_is_refused() -> None:
-    with pytest.raises(SettingError, match="queue mail: given twice"):
-        parse_queues(["mail:jobs_max=1", "mail:dead_max=1"])
+def test_no_place_for_files_is_a_mistake_said_once() -> None:
+    found = gather({}, (), {}, None)
+    broker_settings(found, {}, 1000)
+    pool_settings(found, {}, 1000)
+    assert [line.split(": ")[1] for line in found.mistakes] == ["broker.socket", "broker.data"]
 
 
-def test_unsafe_durability_is_refused() -> None:
-    with pytest.raises(SettingError, match="OFF"):
-        BrokerSettings(socket="/s", data="/d", synchronous="OFF")
+def test_access_is_numbers() -> None:
+    settings = made_broker(effective(access__submit="1000,@1001,root", access__admin="@root"))
+    assert settings.access.submit == People(frozenset({1000, 0}), frozenset({1001}))
+    assert settings.access.admin == People(gids=frozenset({0}))
+    assert settings.access.work == People()
+
+
+def test_every_unknown_name_is_said() -> None:
+    found = effective(access__submit="no-such,1000,@none-such")
+    broker_settings(found, {}, 1000)
+    assert len(found.mistakes) == 2
+
+
+def test_pool_looks_no_names_up() -> None:
+    found = effective(access__submit="no-such", pool__user="no-such-either")
+    assert pool_settings(found, {}, 1000).user == "no-such-either"
+    assert found.mistakes == []
+
+
+def test_group_of_a_pool_without_a_user_is_a_mistake() -> None:
+    found = effective(pool__group="daemon")
+    pool_settings(found, {}, 1000)
+    assert found.mistakes == ["--group: pool.group: needs a user as well (pool.user)"]
+
+
+@pytest.mark.parametrize(("limit", "most"), [(None, None), (2**20, 3 * 2**20)])
+def test_most_memory_is_that_of_all_workers(limit: int | None, most: int | None) -> None:
+    fields: dict[str, Any] = {"workers": 3, "memory_limit_bytes": limit}
+    assert PoolSettings(socket="/s", **fields).memory_bytes_max == most

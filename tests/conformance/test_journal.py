@@ -167,6 +167,14 @@ def test_history_comes_oldest_first_with_the_result_of_the_last_ok(bench: Bench)
     assert found.result == b"yes"
 
 
+@pytest.mark.parametrize("output", [None, "", "said é\n" * 1000])
+def test_output_of_an_attempt_comes_back_as_it_was(bench: Bench, output: str | None) -> None:
+    bench.journal.commit(stored(an_image(1)))
+    bench.journal.commit(Changes(outcomes=[an_outcome(1, 1, output=output)]))
+    bench.crash()
+    assert [row["output"] for row in bench.journal.find("job-1", history=True).history] == [output]
+
+
 def test_history_and_result_are_not_read_unasked(bench: Bench) -> None:
     bench.journal.commit(stored(an_image(1)))
     bench.journal.commit(Changes(outcomes=[an_outcome(1, 1, "ok", result=b"yes")]))

@@ -14,10 +14,11 @@ from support.lockstep import Lockstep
 from support.model import SUPERVISOR_GRACE_MS, Model, ModelJob, ModelWorker
 
 from stoker.broker.core import events as ev
-from stoker.broker.core.rules import QueueRules, Rules
+from stoker.broker.core.rules import Rules
 from stoker.broker.core.workers import identity_text
 from stoker.proto import limits, messages, work
 from stoker.proto.model import Overflow
+from stoker.proto.queuerules import QueueRules
 
 pytestmark = pytest.mark.slow
 
@@ -314,7 +315,10 @@ class CoreAgainstModel(RuleBasedStateMachine):
         worker = next(w for w in self.model.workers.values() if w.report_by is not None)
         held = self.model.held_by(worker.name)
         running = held[0].token if held else None
-        self.ask(work.Exited(self._identity(worker.name)[4], [list(running)] if running else [], None, 9), self.pool)
+        self.ask(
+            work.Exited(self._identity(worker.name)[4], [list(running)] if running else [], None, 9),
+            self.pool,
+        )
         self.model.exited(worker.name, running)
         self.catch_up()
 

@@ -20,10 +20,11 @@ from support.lockstep import FakeClock, Lockstep
 from stoker.broker.core import effects as fx
 from stoker.broker.core import events as ev
 from stoker.broker.core.job import COLUMNS, Job
-from stoker.broker.core.rules import QueueRules, Rules
+from stoker.broker.core.rules import Rules
 from stoker.broker.core.step import Core
 from stoker.proto import messages, work
 from stoker.proto.model import Overflow
+from stoker.proto.queuerules import QueueRules
 
 RULES = Rules(queues={"spill": QueueRules(jobs_max=3, overflow=Overflow.DEAD)})
 KINDS = ("a", "b")

@@ -64,6 +64,7 @@ def test_a_path_of_108_bytes_is_refused_with_path_length_and_limit(path: str) ->
         socket_path(path, {}, 1000)
     assert path in str(caught.value)
     assert "107" in str(caught.value)
+    assert "give a shorter one with --socket or STOKER_SOCKET" in str(caught.value)
     assert str(len(path.encode())) in str(caught.value)
 
 

@@ -59,6 +59,7 @@ SAMPLES: dict[str, messages.Message] = {
     "nack": work.Nack([1, 1], "error", "why"),
     "release": work.Release([1, 1], "released"),
     "heartbeat": work.Heartbeat([[1, 1]]),
+    "progress": work.Progress([1, 1], 3, 12, "pages"),
     "exited": work.Exited("12345678", [], 0, None),
     "kill": work.Kill("12345678", [1, 1], "lost", 0),
 }
@@ -223,7 +224,7 @@ def test_bytes_that_are_no_frame_end_the_connection(body: bytes, word: str) -> N
         (State.NEW, limits.POOL_FRAME_BYTES_MAX),
         (State.CLIENT, limits.ENQUEUE_FRAME_BYTES_MAX),
         (State.WORKER, limits.LISTING_FRAME_BYTES_MAX),
-        (State.SUPERVISOR, limits.LISTING_FRAME_BYTES_MAX),
+        (State.SUPERVISOR, limits.POOL_FRAME_BYTES_MAX),
     ],
 )
 def test_a_header_may_announce_what_the_largest_legal_op_allows(state: State, limit: int) -> None:

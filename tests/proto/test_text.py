@@ -135,9 +135,14 @@ def test_bytes_that_are_not_valid_are_refused_by_name(payload: object) -> None:
     assert caught.value.code == "bad_message"
 
 
-@pytest.mark.parametrize("payload", [5, None, {"base64": "", "more": 1}, {"hex": "00"}])
-def test_what_is_neither_text_nor_base64_is_left_to_the_rule(payload: object) -> None:
-    assert fields(id="a", kind="k", payload=payload)[2] == payload
+@pytest.mark.parametrize("payload", [5, True, [], {"base64": "", "more": 1}, {"hex": "00"}], ids=str)
+def test_what_is_neither_text_nor_base64_is_refused_by_what_it_must_be(payload: object) -> None:
+    with pytest.raises(RemoteProtocolError, match=r'`payload` must be a string or \{"base64": "..."\}'):
+        fields(id="a", kind="k", payload=payload)
+
+
+def test_null_is_left_to_the_rule() -> None:
+    assert fields(id="a", kind="k", payload=None)[2] is None
 
 
 def test_a_missing_field_is_named() -> None:

@@ -13,12 +13,13 @@ import attrs
 from stoker.broker.core import effects as fx
 from stoker.broker.core import events as ev
 from stoker.broker.core.job import Job
-from stoker.broker.core.rules import Policy, QueueRules, Rules
+from stoker.broker.core.rules import Policy, Rules
 from stoker.broker.questions import look_up
 from stoker.proto import messages as m
 from stoker.proto import work as w
 from stoker.proto.messages import Refusal
 from stoker.proto.model import LIVE_STATES, State
+from stoker.proto.queuerules import QueueRules
 
 from .lockstep import Lockstep
 

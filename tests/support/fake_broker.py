@@ -60,6 +60,8 @@ class FakeBroker:
         """Requests for which this is true are written down and not answered."""
         self.refuse_pool = ""
         """Code word with which every `pool` is refused."""
+        self.refused_kind = ""
+        """The same for one that declares this kind."""
         self._epoch = 1
         self._counter = 0
         self._jobs: deque[work.Job] = deque()
@@ -130,7 +132,7 @@ class FakeBroker:
             reports = [
                 exited for exited in self.all_of("exited") if exited.worker == self.holders.get(counter)
             ]
-            return counter in self.answers or any(exited.token is None for exited in reports)
+            return counter in self.answers or any(not exited.tokens for exited in reports)
 
         wait_until(ended, f"{counter} answered or given back")
 
@@ -213,13 +215,18 @@ class FakeBroker:
         self.received.append((op, message))
         if op in ("ack", "nack", "release"):
             self.answers.setdefault(message.token[1], []).append((op, message))
-        if self.withhold(op):
+        if self.withhold(op) or op == "progress":
             return
-        if op == "pool" and self.refuse_pool:
-            peer.send(messages.ERROR, number, messages.Refusal(self.refuse_pool, "not you"))
+        if op == "pool" and (refusal := self._refusal(message)):
+            peer.send(messages.ERROR, number, refusal)
             return
         peer.send(messages.ANSWER, number, self._answer(peer, op, message))
         self._hand_out()
+
+    def _refusal(self, pool: work.Pool) -> messages.Refusal | None:
+        if self.refused_kind in [kind["kind"] for kind in pool.kinds]:
+            return messages.Refusal("bad_message", f"not the kind {self.refused_kind}")
+        return messages.Refusal(self.refuse_pool, "not you") if self.refuse_pool else None
 
     def _answer(self, peer: Peer, op: str, message: Any) -> Any:
         if op == "hello":

@@ -69,6 +69,7 @@ def an_outcome(number: int, attempt: int, outcome: str = "error", **fields: Any)
         signal=None,
         status=None,
         result=None,
+        output=None,
     )
     values.update(fields)
     return tuple(values[name] for name in OUTCOME_COLUMNS)

@@ -59,24 +59,30 @@ class RunningPool:
         drain_s: float = 30,
         stderr: int | None = None,
         refuse_pool: str = "",
+        memory_max: int = 0,
+        recycling: tuple[int, int, int] = (0, 0, 0),
+        watch: bool = False,
     ) -> None:
         """`app` is code that follows that of `APP`. Output goes to a file, or to `stderr`."""
         self.directory = directory
         self.broker = FakeBroker(str(directory / "broker.sock"))
         self.broker.refuse_pool = refuse_pool
         self.broker.start()
-        (directory / "tasks.py").write_text(APP + textwrap.dedent(app))
+        self._revisions = 0
+        self.rewrite(app)
         self.log = directory / "pool.log"
         script = (
-            "import sys; from stoker.worker.main import main; "
+            "import sys; from stoker.worker.main import main; from stoker.worker.recycling import Recycling; "
             f"sys.exit(main('tasks:app', socket={self.broker.path!r}, workers={workers}, name='pool', "
-            f"drain_ms={round(drain_s * 1000)}))"
+            f"drain_ms={round(drain_s * 1000)}, memory_max={memory_max}, "
+            f"recycling=Recycling(*{recycling}), watch={watch}))"
         )
         with self.log.open("ab") as log:
             output = log.fileno() if stderr is None else stderr
             self.process = subprocess.Popen(
                 [sys.executable, "-c", script],
                 cwd=directory,
+                env={**os.environ, "PWD": str(directory)},
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
@@ -92,6 +98,33 @@ class RunningPool:
         self.broker.stop()
         if error is not None:
             print(self.said())
+
+    def rewrite(self, app: str, *, name: str = "tasks") -> None:
+        """Put other code in place of that which follows `APP`, or into a module of another name."""
+        path = self.directory / f"{name}.py"
+        path.write_text((APP if name == "tasks" else "") + textwrap.dedent(app))
+        # Python tells changed files by the second and the size; tests write faster than that.
+        self._revisions += 1
+        at_s = path.stat().st_mtime + self._revisions
+        os.utime(path, (at_s, at_s))
+
+    def reload(self) -> None:
+        """HUP."""
+        self.process.send_signal(signal.SIGHUP)
+
+    def last_reload(self) -> tuple[str | None, str]:
+        """State of the last reload and its error, as the broker was told."""
+        told = self.broker.all_of("pool")[-1]
+        return told.reload_state, told.reload_error
+
+    def wait_reloaded(self, state: str, *, deadline_s: float = 20) -> str:
+        """Wait until the last reload has come to this state; its error."""
+        wait_until(lambda: self.last_reload()[0] == state, f"a reload that is {state}", deadline_s=deadline_s)
+        return self.last_reload()[1]
+
+    def zygotes(self) -> list[int]:
+        """Pids of all of them."""
+        return children_of(self.pid, "stoker-zygote")
 
     @property
     def pid(self) -> int:

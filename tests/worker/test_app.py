@@ -1,6 +1,8 @@
 """`App`: kinds and their policies, and a typed way to enqueue them."""
 
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any, assert_type
 
 import pytest
@@ -87,6 +89,29 @@ def test_enqueue_passes_kind_and_arguments_on(app: App, client: RecordingClient)
     assert client.calls == [("add", (1,), {"b": 2}, {})]
 
 
+def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent(
+    app: App, client: RecordingClient
+) -> None:
+    @app.job
+    def send(url: str, body: dict[str, str], *, verbose: bool = False) -> None: ...
+
+    wrong: Any = send
+    with pytest.raises(TypeError, match=r"send\(\) missing 1 required positional argument: 'body'"):
+        wrong.enqueue("u")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'loud'"):
+        wrong.using(delay_s=1).enqueue("u", {}, loud=True)
+    send.enqueue("u", body={}, verbose=True)
+    assert len(client.calls) == 1
+
+
+def test_arguments_may_be_called_as_the_options_of_the_check_are(app: App, client: RecordingClient) -> None:
+    @app.job
+    def odd(self: int, function: int, kind: int) -> None: ...
+
+    odd.enqueue(1, function=2, kind=3)
+    assert len(client.calls) == 1
+
+
 def test_using_refuses_at_once_what_is_no_option(app: App) -> None:
     @app.job
     def nothing() -> None: ...
@@ -96,6 +121,8 @@ def test_using_refuses_at_once_what_is_no_option(app: App) -> None:
         using(frob=1)
     with pytest.raises(TypeError, match="'payload' is no option here"):
         using(payload=b"x")
+    with pytest.raises(TypeError, match="'retry_on' is no option here"):
+        using(retry_on=ValueError)
 
 
 def test_using_adds_options_and_leaves_the_handler_as_it_was(app: App, client: RecordingClient) -> None:
@@ -150,12 +177,24 @@ def test_kinds_are_what_a_pool_may_send(app: App) -> None:
         ("backoff_s", float("nan")),
         ("backoff_cap_s", 10**12),
         ("expires_s", -5),
+        ("retry_on", "ValueError"),
+        ("retry_on", [ValueError]),
+        ("retry_on", (ValueError, int)),
+        ("permanent_on", ValueError()),
     ],
 )
 def test_bad_policy_is_refused_where_it_is_declared_by_its_name(app: App, field: str, value: object) -> None:
     with pytest.raises(ValueError, match=field):
         declare(app, **{field: value})
     assert app.kinds() == []
+
+
+def test_classes_of_exceptions_stay_in_the_worker(app: App) -> None:
+    declare(app, retry_on=(OSError, LookupError), permanent_on=FileNotFoundError)
+    assert app.kinds() == [{"kind": "handler"}]
+    faults = app.handlers["handler"].faults
+    errors = (OSError(), KeyError(), FileNotFoundError(), ValueError())
+    assert [faults.is_permanent(error) for error in errors] == [False, False, True, True]
 
 
 def test_cap_below_its_base_is_refused(app: App) -> None:
@@ -188,15 +227,13 @@ def test_more_kinds_than_a_pool_can_declare_are_refused(app: App) -> None:
 
 
 def test_functions_that_do_nothing_when_called_are_refused(app: App) -> None:
-    async def coroutine() -> None: ...
-
     async def asynchronous() -> AsyncIterator[int]:
         yield 1
 
     def generator() -> Iterator[int]:
         yield 1
 
-    for lazy in (coroutine, asynchronous, generator):
+    for lazy in (asynchronous, generator):
         with pytest.raises(TypeError, match=lazy.__name__):
             app.job(lazy)
 
@@ -212,7 +249,7 @@ def test_start_hooks_run_in_order(app: App) -> None:
     def second() -> None:
         ran.append(2)
 
-    app.run_start_hooks()
+    app.hooks.start()
     first()
     assert callable(second)
     assert ran == [1, 2, 1]
@@ -222,3 +259,90 @@ def test_declaring_handlers_connects_to_nothing() -> None:
     app = App(socket="/nowhere/at/all.sock")
     declare(app)
     assert app.client.socket == "/nowhere/at/all.sock"
+
+
+def test_flavour_of_a_kind_is_that_of_its_function(app: App) -> None:
+    async def coroutine() -> None: ...
+
+    def plain() -> None: ...
+
+    assert app.flavours() == []
+    handlers: list[Handler[..., object]] = [
+        app.job(coroutine),
+        app.job(name="b", loop="asyncio")(coroutine),
+        app.job(name="c", loop="trio")(coroutine),
+        app.job(plain),
+    ]
+    assert [handler.flavour for handler in handlers] == ["trio", "asyncio", "trio", "plain"]
+    assert app.flavours() == ["asyncio", "plain", "trio"]
+
+
+def test_loop_is_for_coroutines_and_there_are_two(app: App) -> None:
+    async def coroutine() -> None: ...
+
+    def plain() -> None: ...
+
+    with pytest.raises(ValueError, match="plain: loop='trio' is for coroutine functions"):
+        app.job(loop="trio")(plain)
+    with pytest.raises(ValueError, match="coroutine: loop='twisted' is neither 'trio' nor 'asyncio'"):
+        app.job(loop="twisted")(coroutine)
+
+
+# --- several modules, several apps ------------------------------------------------------------------------
+
+
+def test_name_of_the_app_goes_before_its_kinds() -> None:
+    shop = App(name="shop")
+
+    @shop.job
+    def send() -> None: ...
+
+    @shop.job(name="other")
+    def receive() -> None: ...
+
+    assert (send.kind, receive.kind) == ("shop.send", "shop.other")
+    assert list(shop.handlers) == ["shop.send", "shop.other"]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 129])
+def test_name_that_cannot_be_one_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        App(name=name)
+
+
+def test_included_app_brings_its_handlers_and_hooks() -> None:
+    called: list[str] = []
+    mail = App(name="mail")
+    mail.on_start(lambda: called.append("mail"))
+    mail.job(name="send")(lambda: None)
+    shop = App(include=[mail])
+    shop.on_start(lambda: called.append("shop"))
+    shop.job(name="buy")(lambda: None)
+    shop.gather()
+    shop.gather()
+    shop.hooks.start()
+    assert (list(shop.handlers), called) == (["buy", "mail.send"], ["shop", "mail"])
+
+
+def test_included_kind_that_is_there_already_is_refused() -> None:
+    first, second = App(), App()
+    first.job(name="send")(lambda: None)
+    second.job(name="send")(lambda: None)
+    with pytest.raises(ValueError, match="two apps have a handler of kind 'send'"):
+        App(include=[first, second]).gather()
+
+
+def test_included_module_is_imported_by_the_pool_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "more_handlers.py").write_text("imported = True")
+    monkeypatch.syspath_prepend(tmp_path)
+    app = App(include=["more_handlers"])
+    assert "more_handlers" not in sys.modules
+    app.gather()
+    assert sys.modules.pop("more_handlers").imported
+
+
+def test_single_name_is_no_list_of_modules() -> None:
+    with pytest.raises(TypeError, match="include=\\['tasks'\\]"):
+        App(include="tasks")

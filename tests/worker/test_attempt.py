@@ -13,12 +13,19 @@ from stoker.proto.work import Ack, Nack
 from stoker.worker import attempt
 from stoker.worker.attempt import Guard
 from stoker.worker.errors import JobCancelled, JobTimeout, Permanent, Retry
+from stoker.worker.faults import Faults
+from stoker.worker.signature import fit_of
 
 TOKEN = (1, 7)
 
 
-def run(function: Callable[..., Any], *args: Any, guard: Guard | None = None) -> Ack | Nack:
-    answer = attempt.run(function, TOKEN, encode_arguments(args, None), guard or Guard())
+def run(
+    function: Callable[..., Any], *args: Any, guard: Guard | None = None, faults: Faults | None = None
+) -> Ack | Nack:
+    payload = encode_arguments(args, None)
+    answer = attempt.run(
+        function, TOKEN, payload, guard or Guard(), fits=fit_of(function), faults=faults or Faults()
+    )
     # Whatever it is, the broker must take it: what cannot be sent leaves a job in limbo.
     ops.build(ops.BY_MESSAGE[type(answer)], [list(answer.token), *answer[1:]])
     return answer
@@ -31,8 +38,10 @@ def raising(error: BaseException) -> Callable[[], None]:
     return handler
 
 
-def nack(function: Callable[..., Any], *args: Any, guard: Guard | None = None) -> Nack:
-    answer = run(function, *args, guard=guard)
+def nack(
+    function: Callable[..., Any], *args: Any, guard: Guard | None = None, faults: Faults | None = None
+) -> Nack:
+    answer = run(function, *args, guard=guard, faults=faults)
     assert isinstance(answer, Nack)
     return answer
 
@@ -113,7 +122,7 @@ def test_retry_that_was_never_initialised_is_an_error_all_the_same() -> None:
 @pytest.mark.parametrize("payload", [b"[", b"\xc1", b"[NaN]"])
 def test_payload_that_is_no_arguments_is_permanent_and_runs_nothing(payload: bytes) -> None:
     ran: list[int] = []
-    answer = attempt.run(lambda: ran.append(1), TOKEN, payload, Guard())
+    answer = attempt.run(lambda: ran.append(1), TOKEN, payload, Guard(), fits=fit_of(lambda: None))
     assert isinstance(answer, Nack)
     assert (answer.outcome, ran) == ("permanent", [])
 
@@ -125,10 +134,44 @@ def test_result_that_cannot_be_kept_is_permanent_because_the_work_is_done(value:
     assert "the handler finished" in answer.reason
 
 
-def test_wrong_arguments_are_an_ordinary_error() -> None:
+def test_arguments_that_do_not_fit_are_permanent_and_run_nothing() -> None:
     answer = nack(sum_of, 1)
+    assert answer.outcome == "permanent"
+    assert "sum_of() missing 1 required positional argument: 'b'" in answer.reason
+
+
+def test_type_error_from_inside_the_handler_is_an_ordinary_error() -> None:
+    untyped: Callable[..., Any] = sum_of
+    answer = nack(lambda: untyped(1))
     assert answer.outcome == "error"
     assert "missing 1 required positional argument" in answer.reason
+
+
+STRICT = Faults(retried=(ConnectionError,), permanent=(ConnectionRefusedError,))
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ConnectionResetError(), "error"),
+        (ConnectionRefusedError(), "permanent"),
+        (ValueError(), "permanent"),
+        (SystemExit(0), "permanent"),
+        (Retry(), "error"),
+        (Permanent(), "permanent"),
+        (MemoryError(), "memory"),
+    ],
+)
+def test_kind_says_which_exceptions_are_tried_again(error: BaseException, outcome: str) -> None:
+    answer = nack(raising(error), faults=STRICT)
+    assert answer.outcome == outcome
+    assert type(error).__name__ in answer.reason or isinstance(error, Retry | Permanent)
+
+
+def test_struck_attempt_is_a_timeout_whatever_its_kind_makes_permanent() -> None:
+    guard = Guard()
+    everything = Faults(permanent=(BaseException,))
+    assert nack(lambda: guard.strike("timeout"), guard=guard, faults=everything).outcome == "timeout"
 
 
 @pytest.mark.parametrize(
@@ -137,6 +180,7 @@ def test_wrong_arguments_are_an_ordinary_error() -> None:
         ("timeout", JobTimeout, "timeout"),
         ("cancelled", JobCancelled, "cancelled"),
         ("lost", JobCancelled, "cancelled"),
+        ("silent", JobTimeout, "timeout"),
     ],
 )
 def test_struck_handler_ends_with_what_it_was_struck_for(

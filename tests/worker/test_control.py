@@ -9,13 +9,14 @@ import pytest
 from stoker.proto import limits
 from stoker.worker import control
 from stoker.worker.app import App
-from stoker.worker.control import Exited, Failed, Fork, Forked, Kinds, Message, Ready, Start, Unforked
+from stoker.worker.control import Exited, Failed, Files, Fork, Forked, Kinds, Message, Ready, Start, Unforked
 
 MESSAGES: list[Message] = [
-    Start("tasks:app", "/run/x.sock", b"\x00" * 16, "pool"),
-    Fork("0123456789abcdef"),
+    Start("tasks:app", "/run/x.sock", b"\x00" * 16, "pool", queues=[["mail", 0]]),
+    Fork("0123456789abcdef", "plain", 1),
     Kinds([{"kind": "send", "queue": "mail"}]),
-    Ready(["thread one"]),
+    Files(["/srv/app/tasks.py"]),
+    Ready(["thread one"], ["plain", "trio"], "5d41402a"),
     Failed("SyntaxError", "report"),
     Forked("0123456789abcdef", 77),
     Unforked("0123456789abcdef", "EAGAIN"),
@@ -48,7 +49,7 @@ def test_packets_stay_apart(pair: Pair) -> None:
 
 def test_descriptor_travels_with_its_message_and_closes_on_exec(pair: Pair) -> None:
     reader, writer = os.pipe()
-    control.send(pair[0], Fork("0123456789abcdef"), writer)
+    control.send(pair[0], Fork("0123456789abcdef", "plain", 1), writer)
     packet = control.receive(pair[1])
     assert packet is not None
     assert packet[1] is not None

@@ -1,5 +1,6 @@
 """The worker's link: what is owed survives every kind of lost connection, and nothing is answered twice."""
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -163,7 +164,7 @@ def test_unconfirmed_answer_is_held_and_repeated(stage: Stage, link: Link) -> No
     def second(script: Script) -> None:
         assert script.welcome()[9] == [[1, 7, "finished"]]
         ack = script.read()
-        assert ack[2:] == [[1, 7], b"x", 3]
+        assert ack[2:5] == [[1, 7], b"x", 3]
         script.send(messages.ANSWER, ack[1])
 
     stage.play(first, second)
@@ -231,7 +232,7 @@ def test_running_token_is_named_in_hello(stage: Stage, link: Link) -> None:
         assert script.welcome()[9] == [[1, 7, "running"]]
 
     stage.play(scene)
-    assert link.open((1, 7))
+    assert link.open([(1, 7)])
 
 
 def only_welcome(script: Script) -> None:
@@ -324,3 +325,86 @@ def test_closed_peer_is_seen_without_reading(stage: Stage, link: Link) -> None:
     stage.close()
     assert link.is_open
     assert link.is_dead()
+
+
+def test_answer_outlives_a_handler_that_closed_the_descriptor(stage: Stage, link: Link) -> None:
+    def confirm(script: Script) -> None:
+        hello = script.welcome()
+        assert hello[9] == [[1, 7, "finished"]]
+        ack = script.read()
+        script.send(messages.ANSWER, ack[1])
+
+    stage.play(only_welcome, confirm)
+    assert link.open()
+    os.close(link.fileno())
+    link.answer(work.Ack([1, 7]))
+    assert not link.is_open and link.owes
+    assert link.open()
+    receive_until_closed(link)
+    assert not link.owes
+
+
+# --- what nobody answers ----------------------------------------------------------------------------------
+
+
+PROGRESS = work.Progress([1, 7], 40, 100, "x" * 256)
+
+
+def test_what_is_said_arrives_and_is_owed_no_answer(stage: Stage, link: Link) -> None:
+    seen: list[Any] = []
+
+    def scene(script: Script) -> None:
+        script.welcome()
+        seen.extend(script.read())
+        script.send(messages.ERROR, seen[1], "lease_lost", "not yours", {})
+
+    stage.play(scene)
+    assert link.open()
+    link.say(PROGRESS)
+    assert not link.owes
+    receive_until_closed(link)
+    assert (seen[0], seen[2:]) == (work.OPS[work.Progress][0], list(PROGRESS))
+
+
+def test_saying_never_waits_for_a_broker_that_does_not_read_and_never_cuts_a_frame(
+    stage: Stage, link: Link
+) -> None:
+    has_spoken = threading.Event()
+    read: list[int] = []
+
+    def scene(script: Script) -> None:
+        script.welcome()
+        has_spoken.wait(10)
+        while (frame := script.read())[0] != ACK_OP:
+            read.append(frame[2][1])
+
+    stage.play(scene)
+    assert link.open()
+    for counter in range(20_000):
+        link.say(PROGRESS._replace(token=[1, counter]))
+    has_spoken.set()
+    link.answer(work.Ack([1, 7]))
+    receive_until_closed(link)
+    assert 0 < len(read) < 20_000
+    assert read == list(range(len(read)))
+
+
+def test_saying_without_a_connection_says_nothing(link: Link) -> None:
+    link.say(PROGRESS)
+    assert not link.is_open
+
+
+def test_nothing_gets_into_the_middle_of_an_unfinished_frame(stage: Stage, link: Link) -> None:
+    ops: list[int] = []
+
+    def scene(script: Script) -> None:
+        script.welcome()
+        ops.append(script.read()[0])
+
+    stage.play(scene)
+    assert link.open()
+    link.unsent = b"the rest of a frame"
+    link.say(PROGRESS)
+    link.answer(work.Ack([1, 7]))
+    receive_until_closed(link)
+    assert ops == [ACK_OP]

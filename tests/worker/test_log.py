@@ -1,10 +1,14 @@
 """The pool's log: one line an event, and nobody waits for its reader."""
 
+import json
 import os
 import re
+from collections.abc import Iterator
 
+import pytest
 from support.waiting import wait_until
 
+from stoker.config.logline import LINE_BYTES_MAX
 from stoker.worker import log
 from stoker.worker.log import LINES_WAITING_MAX, Writer
 
@@ -19,7 +23,7 @@ def test_line_stays_one_harmless_line_whatever_a_value_holds() -> None:
     assert data.count(b"\n") == 1
     assert data.endswith(b"\n")
     assert all(32 <= byte < 127 for byte in data[:-1])
-    assert len(data) <= log.LINE_BYTES_MAX + 1
+    assert len(data) <= LINE_BYTES_MAX
 
 
 def test_writer_writes_what_it_is_given_in_order() -> None:
@@ -43,3 +47,26 @@ def test_full_pipe_with_a_stopped_reader_holds_up_nobody() -> None:
     writer.close()
     wait_until(lambda: writer.is_idle, "the writer has given up its lines")
     os.close(writer_fd)
+
+
+@pytest.fixture
+def as_json() -> Iterator[None]:
+    log.set_form("json")
+    yield
+    log.set_form("logfmt")
+
+
+@pytest.mark.usefixtures("as_json")
+def test_json_is_one_object_a_line_without_what_is_absent() -> None:
+    found = json.loads(log.line("worker_exited", pid=7, status=None))
+    assert found == {"time": found["time"], "source": "pool", "event": "worker_exited", "pid": 7}
+
+
+@pytest.mark.usefixtures("as_json")
+def test_text_of_more_lines_is_json_line_by_line() -> None:
+    lines = log.shaped(b"ValueError: no\n  File x\n").splitlines()
+    assert [json.loads(line)["text"] for line in lines] == ["ValueError: no", "  File x"]
+
+
+def test_text_of_more_lines_stays_text_for_people() -> None:
+    assert log.shaped(b"ValueError: no\n  File x\n") == b"ValueError: no\n  File x\n"

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from datetime import UTC, datetime
 
 import msgpack
 import pytest
@@ -12,12 +13,18 @@ from stoker.worker.payload import PayloadError, decode_arguments
 Arguments = tuple[list[object], dict[str, object]]
 
 
+AT = datetime(2026, 7, 20, 10, 15, tzinfo=UTC)
+SPELLED = '{"$datetime": "2026-07-20T10:15:00Z"}'
+
 GOOD: list[tuple[bytes, Arguments]] = [
     (b"", ([], {})),
     (b"[]", ([], {})),
     (b'[1, "two", [3]]', ([1, "two", [3]], {})),
     (b'{"a": 1}', ([], {"a": 1})),
     (msgpack.packb([[1, "two"], {"a": b"\x00"}]), ([1, "two"], {"a": b"\x00"})),
+    (f"[[{SPELLED}]]".encode(), ([[AT]], {})),
+    (f'{{"at": {SPELLED}}}'.encode(), ([], {"at": AT})),
+    (msgpack.packb([[], {"at": {"$datetime": "2026-07-20T12:15:00+02:00"}}]), ([], {"at": AT})),
 ]
 
 
@@ -37,6 +44,8 @@ def test_what_the_client_encodes_comes_back() -> None:
         b"[1, 2",
         b"{bad json}",
         b"[NaN]",
+        b'[{"$datetime": "soon"}]',
+        SPELLED.encode(),
         b"[" * 100_000,
         b"hello",
         b"\xc1",

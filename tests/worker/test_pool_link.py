@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from stoker.proto import codec, limits, messages, work
 from stoker.proto.frames import FrameReader
@@ -196,13 +197,60 @@ async def test_bytes_that_are_no_protocol_make_it_connect_anew(short_directory: 
         assert "broker_link_broken" in stage.said
 
 
-async def test_reconnect_says_pool_anew(short_directory: Path) -> None:
-    async with running(short_directory) as stage:
-        await (await stage.accept()).welcome()
+async def declare(stage: Stage, ended: list[Exception | None]) -> None:
+    try:
+        await stage.link.declare()
+    except PoolRefusedError as error:
+        ended.append(error)
+    else:
+        ended.append(None)
+
+
+async def test_what_has_changed_is_said_on_the_same_connection(short_directory: Path) -> None:
+    async with running(short_directory) as stage, trio.open_nursery() as nursery:
+        script, ended = await stage.accept(), list[Exception | None]()
+        await script.welcome()
         await wait_for(lambda: stage.owner.welcomes == 1)
-        stage.link.reconnect()
+        nursery.start_soon(declare, stage, ended)
+        await script.welcome()
+        await wait_for(lambda: ended == [None])
+        assert stage.owner.welcomes == 1
+
+
+async def test_declaration_waits_for_the_next_broker(short_directory: Path) -> None:
+    async with running(short_directory) as stage, trio.open_nursery() as nursery:
+        script, ended = await stage.accept(), list[Exception | None]()
+        await script.welcome()
+        await wait_for(lambda: stage.owner.welcomes == 1)
+        nursery.start_soon(declare, stage, ended)
+        await script.read()
+        await script.stream.aclose()
         await (await stage.accept()).welcome()
-        await wait_for(lambda: stage.owner.welcomes == 2)
+        await wait_for(lambda: ended == [None])
+
+
+async def test_refused_declaration_is_told_and_the_link_goes_on(short_directory: Path) -> None:
+    async with running(short_directory) as stage, trio.open_nursery() as nursery:
+        script, ended = await stage.accept(), list[Exception | None]()
+        await script.welcome()
+        await wait_for(lambda: stage.owner.welcomes == 1)
+        nursery.start_soon(declare, stage, ended)
+        await script.send(messages.ERROR, (await script.read())[1], "bad_message", "kind x", {})
+        await wait_for(lambda: bool(ended))
+        assert "kind x" in str(ended[0])
+        await script.send(KILL_OP, 0, *KILL)
+        await wait_for(lambda: stage.owner.kills == [KILL])
+
+
+async def test_declaration_that_another_overtakes_does_not_wait_for_ever(short_directory: Path) -> None:
+    async with running(short_directory) as stage, trio.open_nursery() as nursery:
+        ended = list[Exception | None]()
+        nursery.start_soon(declare, stage, ended)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(declare, stage, ended)
+        await wait_for(lambda: ended == [None])
+        await (await stage.accept()).welcome()
+        await wait_for(lambda: ended == [None, None])
 
 
 async def test_pool_that_is_shut_out_for_now_tries_again(short_directory: Path) -> None:

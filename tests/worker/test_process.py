@@ -1,5 +1,6 @@
 """The seam for processes: reading `/proc` right, and signals that can hit only what was meant."""
 
+import mmap
 import os
 import signal
 import subprocess
@@ -103,6 +104,25 @@ def test_identity_names_this_process_and_this_boot() -> None:
     assert namespace == os.stat("/proc/self/ns/pid").st_ino
 
 
+def test_private_memory_is_what_was_written_and_not_more_than_the_quick_figure() -> None:
+    pid = os.getpid()
+    before = process.private_bytes(pid)
+    block = mmap.mmap(-1, 32 << 20)
+    block.write(b"x" * (32 << 20))
+    assert process.private_bytes(pid) - before >= 30 << 20
+    assert process.resident_bytes(pid) >= 32 << 20
+    block.close()
+
+
+def test_memory_and_name_of_nobody_are_nothing() -> None:
+    nobody = 2**22 + 1
+    assert (process.private_bytes(nobody), process.resident_bytes(nobody), process.name_of(nobody)) == (
+        0,
+        0,
+        "",
+    )
+
+
 def test_open_descriptors_are_listed_without_the_one_that_lists() -> None:
     before = process.open_descriptors()
     reader, writer = os.pipe()
@@ -126,10 +146,11 @@ os._exit(0)
 
 
 @pytest.mark.slow
-def test_marker_shows_in_a_fork_without_exec_that_left_session_and_parent() -> None:
+@pytest.mark.parametrize("length", [16, 40])
+def test_marker_shows_in_a_fork_without_exec_that_left_session_and_parent(length: int) -> None:
     run = subprocess.Popen(
         [sys.executable, "-c", FORK_WITHOUT_EXEC],
-        env={**os.environ, process.MARKER: "0" * 16},
+        env={**os.environ, process.MARKER: "0" * length},
         stdout=subprocess.PIPE,
     )
     assert run.stdout is not None

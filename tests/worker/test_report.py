@@ -2,7 +2,9 @@
 
 import pytest
 
-from stoker.proto import limits
+from stoker.config.durations import parse_duration
+from stoker.proto import limits, work
+from stoker.worker import attempt
 from stoker.worker.report import CHAIN_MAX, cut, reason_of, report_of
 
 
@@ -81,6 +83,23 @@ def test_report_shows_where_it_was_raised() -> None:
     assert report.startswith("ValueError: wrong\n")
     assert "in raised" in report
     assert "raise error" in report
+
+
+def test_frames_that_lead_to_the_handler_are_left_out() -> None:
+    def handler() -> None:
+        raise ValueError("wrong")
+
+    answer = attempt.run(handler, (1, 1), b"", attempt.Guard(), fits=lambda *_: None)
+    assert isinstance(answer, work.Nack)
+    assert "in handler" in answer.report
+    assert "attempt.py" not in answer.report
+
+
+def test_fault_of_stoker_itself_keeps_its_frames() -> None:
+    with pytest.raises(ValueError) as caught:
+        parse_duration("x")
+    assert caught.tb.tb_next is not None
+    assert "in parse_duration" in report_of(caught.value.with_traceback(caught.tb.tb_next))
 
 
 def test_report_tells_cause_and_context() -> None:

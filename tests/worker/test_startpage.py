@@ -42,6 +42,14 @@ def test_new_page_says_nothing(sides: Sides) -> None:
     )
 
 
+def test_worker_comes_up_and_is_welcomed_later(sides: Sides) -> None:
+    page = sides.supervisor
+    sides.worker.say_came_up()
+    assert (page.came_up, page.was_welcomed) == (True, False)
+    sides.worker.say_welcomed()
+    assert (page.came_up, page.was_welcomed) == (True, True)
+
+
 @given(epoch=st.integers(0, 2**53), counter=st.integers(0, 2**53))
 def test_supervisor_reads_the_token_that_the_worker_stored(epoch: int, counter: int) -> None:
     sides = Sides()
@@ -54,6 +62,28 @@ def test_cleared_entry_is_empty(sides: Sides) -> None:
     sides.worker.start(0, (1, 7))
     sides.worker.clear(0)
     assert sides.supervisor.token(0) is None
+
+
+def test_attempt_that_should_have_beaten_is_silent(sides: Sides) -> None:
+    sides.worker.start(1, (1, 7))
+    assert list(sides.supervisor.silent(10**15)) == []
+    sides.worker.beat_by(1, (1, 7), 5000)
+    assert list(sides.supervisor.silent(5000)) == []
+    assert list(sides.supervisor.silent(5001)) == [(1, 7)]
+    sides.worker.beat_by(1, (1, 7), 6000)
+    assert list(sides.supervisor.silent(5001)) == []
+    sides.worker.beat_by(1, (1, 7), 0)
+    assert list(sides.supervisor.silent(10**15)) == []
+
+
+def test_beat_of_an_earlier_attempt_is_not_about_the_next(sides: Sides) -> None:
+    sides.worker.start(0, (1, 7))
+    sides.worker.beat_by(0, (1, 7), 5000)
+    sides.worker.clear(0)
+    assert list(sides.supervisor.silent(6000)) == []
+    sides.worker.start(0, (1, 8))
+    sides.worker.beat_by(0, (1, 7), 5000)
+    assert list(sides.supervisor.silent(6000)) == []
 
 
 def test_slots_have_entries_of_their_own(sides: Sides) -> None:
@@ -93,6 +123,13 @@ def test_supervisor_sees_that_the_worker_came_up_and_what_it_finished(sides: Sid
     sides.worker.count_finished()
     sides.worker.count_finished()
     assert (sides.supervisor.came_up, sides.supervisor.finished_count) == (True, 2)
+
+
+def test_memory_mark_is_the_slots_own(sides: Sides) -> None:
+    sides.worker.start(1, (4, 2))
+    sides.worker.mark_memory(1, 2**40)
+    assert (sides.supervisor.memory_mark(0), sides.supervisor.memory_mark(1)) == (0, 2**40)
+    assert sides.supervisor.tokens() == [(4, 2)]
 
 
 class ReorderingWords:

@@ -65,6 +65,17 @@ def begin(pool: RunningPool, seconds: float, name: str = "began") -> int:
     return counter
 
 
+def test_line_that_names_a_struck_attempt_stands_before_its_stack(short_directory: Path) -> None:
+    with RunningPool(short_directory) as pool:
+        counter = begin(pool, 30)
+        pool.broker.kill(counter, "timeout", grace_s=30)
+        assert pool.broker.wait_answer(counter)[1].outcome == "timeout"
+        before, _, stack = pool.said().partition(f"token=1.{counter} reason=timeout")
+        assert "attempt_struck pid=" in before.splitlines()[-1]
+        assert "touch_and_sleep" in stack
+        assert "most recent call first" not in before
+
+
 # --- deaths -----------------------------------------------------------------------------------------
 
 
@@ -74,7 +85,7 @@ def test_crash_of_one_worker_leaves_the_others_alone(short_directory: Path) -> N
         others = [begin(pool, 1.0, f"began-{number}") for number in range(3)]
         crash = pool.broker.put("kill_self", int(signal.SIGSEGV))
         exited = pool.broker.wait_exit(pool.broker.wait_holder_nonce(crash), deadline_s=1)
-        assert (exited.token, exited.signal, exited.swept) == ([1, crash], signal.SIGSEGV, True)
+        assert (exited.tokens, exited.signal, exited.swept) == ([[1, crash]], signal.SIGSEGV, True)
         assert [pool.broker.wait_answer(counter)[0] for counter in others] == ["ack"] * 3
         pool.broker.wait_workers(4)
 
@@ -149,7 +160,7 @@ def test_death_of_the_zygote_charges_no_job_and_the_pool_goes_on(short_directory
         zygote = pool.zygote_pid()
         os.kill(zygote, signal.SIGKILL)
         exited = pool.broker.wait_exit(pool.broker.wait_holder_nonce(counter))
-        assert (exited.token, exited.shutdown, exited.signal) == ([1, counter], True, 9)
+        assert (exited.tokens, exited.shutdown, exited.signal) == ([[1, counter]], True, 9)
         wait_gone(pids, within_s=1)
         assert pool.broker.wait_result(pool.broker.put("add", 1, 1)) == 2
         assert pool.zygote_pid() != zygote
@@ -164,7 +175,7 @@ def test_zygote_that_hangs_is_replaced_and_the_end_of_its_worker_still_reported(
         os.kill(zygote, signal.SIGSTOP)
         os.kill(pool.broker.wait_holder(counter).pid, signal.SIGSEGV)
         exited = pool.broker.wait_exit(pool.broker.wait_holder_nonce(counter), deadline_s=20)
-        assert (exited.token, exited.signal, exited.shutdown) == ([1, counter], signal.SIGSEGV, False)
+        assert (exited.tokens, exited.signal, exited.shutdown) == ([[1, counter]], signal.SIGSEGV, False)
         assert pool.broker.wait_result(pool.broker.put("add", 1, 1)) == 2
         assert not is_alive(zygote)
 
@@ -302,7 +313,7 @@ def test_drain_finishes_the_running_job_and_leaves_nothing(short_directory: Path
         counter = begin(pool, 0.5)
         assert pool.terminate() == Exit.OK
         assert pool.broker.answers[counter][0][0] == "ack"
-        assert {exited.token for exited in pool.broker.all_of("exited")} == {None}
+        assert not any(exited.tokens for exited in pool.broker.all_of("exited"))
         assert [pid for pid in pids if is_alive(pid)] == []
 
 
@@ -333,7 +344,7 @@ def test_what_runs_when_the_drain_is_over_is_killed_uncharged(short_directory: P
         counter = begin(pool, 600)
         assert pool.terminate() == Exit.OK
         (exited,) = pool.broker.all_of("exited")
-        assert (exited.token, exited.signal, exited.shutdown) == ([1, counter], 9, True)
+        assert (exited.tokens, exited.signal, exited.shutdown) == ([[1, counter]], 9, True)
 
 
 def test_deliberate_second_request_shortens_the_drain(short_directory: Path) -> None:

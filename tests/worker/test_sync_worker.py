@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 
 APP = """
     import itertools
+    import threading
 
 
     @app.job
@@ -81,6 +82,68 @@ APP = """
     @app.job
     def nothing():
         pass
+
+
+    @app.job
+    def progress(path, calls):
+        open(path, "w").close()
+        for number in range(calls):
+            current_job().progress(number, calls, "counting")
+        return "said"
+
+
+    @app.job
+    def beat(path, seconds, silent_s):
+        open(path, "w").close()
+        end = time.monotonic() + seconds
+        current_job().heartbeat(within_s=1)
+        while time.monotonic() < end:
+            current_job().heartbeat()
+            time.sleep(0.05)
+        time.sleep(silent_s)
+        return "beaten"
+
+
+    @app.job
+    def swallow_silently(path):
+        current_job().heartbeat(within_s=1)
+        open(path, "w").close()
+        while True:
+            try:
+                time.sleep(1)
+            except BaseException:
+                current_job().heartbeat(within_s=0)
+
+
+    @app.job
+    def ask(path):
+        job = current_job()
+        open(path, "w").close()
+        while not job.cancelled:
+            try:
+                time.sleep(0.01)
+            except BaseException:
+                pass
+        return "asked"
+
+
+    @app.job
+    def thread(path):
+        seen, job = [], current_job()
+
+        def watch():
+            while not job.cancelled:
+                time.sleep(0.01)
+            seen.append(1)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        open(path, "w").close()
+        try:
+            time.sleep(60)
+        finally:
+            watcher.join()
+            open(path + ".seen", "w").close()
 """
 
 
@@ -141,7 +204,7 @@ def test_unknown_kind_and_bad_payload_fail_the_attempt_and_nothing_else(pool: Ru
 def test_exit_0_under_a_job_is_a_death_with_its_token(pool: RunningPool) -> None:
     counter = pool.broker.put("hard_exit")
     exited = pool.broker.wait_exit(pool.broker.wait_holder_nonce(counter))
-    assert (exited.token, exited.status, exited.signal, exited.shutdown) == ([1, counter], 0, None, False)
+    assert (exited.tokens, exited.status, exited.signal, exited.shutdown) == ([[1, counter]], 0, None, False)
     assert counter not in pool.broker.answers
 
 
@@ -150,7 +213,7 @@ def test_death_between_jobs_has_no_token(pool: RunningPool) -> None:
     (worker,) = pool.broker.workers()
     os.kill(worker.pid, signal.SIGKILL)
     exited = pool.broker.wait_exit(worker.nonce)
-    assert (exited.token, exited.signal) == (None, 9)
+    assert (exited.tokens, exited.signal) == ([], 9)
     assert exited.memory_peak_bytes > 0
 
 
@@ -179,7 +242,7 @@ def test_handler_that_swallows_everything_is_killed_after_the_grace(pool: Runnin
     counter, _ = begin(pool, "swallow")
     pool.broker.kill(counter, "timeout", grace_s=0.3)
     exited = pool.broker.wait_exit(pool.broker.wait_holder_nonce(counter))
-    assert (exited.token, exited.kill_token, exited.signal) == ([1, counter], [1, counter], 9)
+    assert (exited.tokens, exited.kill_token, exited.signal) == ([[1, counter]], [1, counter], 9)
     assert counter not in pool.broker.answers
 
 
@@ -215,7 +278,7 @@ def test_worker_that_was_stopped_before_it_began_is_killed_and_charged_to_nobody
     counter = pool.broker.put("add", 1, 1)
     pool.broker.kill(counter, "lost", grace_s=0)
     exited = pool.broker.wait_exit(worker.nonce)
-    assert (exited.token, exited.signal) == (None, 9)
+    assert (exited.tokens, exited.signal) == ([], 9)
 
 
 def test_child_of_a_handler_that_comes_back_ends_at_once(pool: RunningPool) -> None:
@@ -230,7 +293,7 @@ def test_term_finishes_the_job_and_the_worker_is_replaced(pool: RunningPool) -> 
     os.kill(worker.pid, signal.SIGTERM)
     assert pool.broker.wait_answer(counter)[0] == "ack"
     exited = pool.broker.wait_exit(worker.nonce)
-    assert (exited.token, exited.status) == (None, 0)
+    assert (exited.tokens, exited.status) == ([], 0)
     assert pool.broker.wait_result(pool.broker.put("pid")) != worker.pid
 
 
@@ -271,6 +334,60 @@ def test_random_terms_lose_no_job(pool: RunningPool) -> None:
         pool.broker.wait_workers(1)
     for counter in counters:
         pool.broker.wait_ended(counter)
+
+
+# --- what a running handler says and hears ------------------------------------------------------------
+
+
+def test_progress_reaches_the_broker_and_more_of_it_than_it_reads_is_dropped(pool: RunningPool) -> None:
+    counter, _ = begin(pool, "progress", 10_000)
+    assert pool.broker.wait_answer(counter)[0] == "ack"
+    said = pool.broker.all_of("progress")
+    assert 0 < len(said) < 100
+    assert (said[0].token, said[0].done, said[0].total, said[0].text) == ([1, counter], 0, 10_000, "counting")
+
+
+def test_handler_that_beats_in_time_is_left_alone_and_owes_nothing_afterwards(pool: RunningPool) -> None:
+    pool.broker.withhold = lambda op: op == "ack"
+    counter, _ = begin(pool, "beat", 2.5, 0)
+    assert pool.broker.wait_answer(counter)[0] == "ack"
+    # Unconfirmed, so it is still on the start page, for longer than it had named.
+    beats = len(pool.broker.all_of("heartbeat"))
+    wait_until(lambda: len(pool.broker.all_of("heartbeat")) > beats + 50, "three seconds have passed")
+    assert pool.broker.all_of("exited") == []
+
+
+def test_handler_that_falls_silent_is_ended_as_over_its_time(pool: RunningPool) -> None:
+    counter, _ = begin(pool, "beat", 0, 60)
+    op, message = pool.broker.wait_answer(counter)
+    assert (op, message.outcome, message.reason) == (
+        "nack",
+        "timeout",
+        "it did not beat in the time it had named",
+    )
+    assert pool.broker.wait_result(pool.broker.put("add", 1, 1)) == 2
+
+
+def test_handler_that_falls_silent_and_swallows_the_strike_is_killed_for_its_token(
+    pool: RunningPool,
+) -> None:
+    counter, _ = begin(pool, "swallow_silently")
+    exited = pool.broker.wait_exit(pool.broker.wait_holder_nonce(counter), deadline_s=20)
+    assert (exited.tokens, exited.kill_token, exited.signal) == ([[1, counter]], [1, counter], 9)
+
+
+def test_handler_that_catches_the_strike_can_ask_whether_it_is_cancelled(pool: RunningPool) -> None:
+    counter, _ = begin(pool, "ask")
+    pool.broker.kill(counter, "cancelled", grace_s=10)
+    _, message = pool.broker.wait_answer(counter)
+    assert (message.outcome, message.report) == ("cancelled", "the handler went on all the same")
+
+
+def test_threads_of_a_handler_see_that_it_is_cancelled(pool: RunningPool) -> None:
+    counter, path = begin(pool, "thread")
+    pool.broker.kill(counter, "timeout", grace_s=10)
+    assert pool.broker.wait_answer(counter)[1].outcome == "timeout"
+    assert Path(f"{path}.seen").exists()
 
 
 # --- a broker that comes and goes -----------------------------------------------------------------

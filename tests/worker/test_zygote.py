@@ -198,6 +198,46 @@ def test_threads_of_the_import_are_warned_of_and_hold_up_no_job(short_directory:
             pool.broker.wait_workers(4)
 
 
+IMPORTING = """
+    import importlib, threading
+
+    def bring_in():
+        importlib.import_module("slow_module")
+        open("imported", "w").close()
+
+    threading.Thread(target=bring_in, daemon=True).start()
+    while "slow_module" not in sys.modules:
+        time.sleep(0.01)
+
+
+    @app.job
+    def use(path):
+        open(path, "w").close()
+        import slow_module
+        return slow_module.VALUE
+"""
+
+SLOW_MODULE = """
+import os, time
+while not os.path.exists("go"):
+    time.sleep(0.01)
+VALUE = 7
+"""
+
+
+def test_worker_that_waits_for_a_lock_which_nobody_can_free_is_replaced(short_directory: Path) -> None:
+    (short_directory / "slow_module.py").write_text(SLOW_MODULE)
+    with RunningPool(short_directory, app=IMPORTING) as pool:
+        counter = pool.broker.put("use", str(short_directory / "began"))
+        wait_until((short_directory / "began").exists, "the job began")
+        (short_directory / "go").touch()
+        wait_until((short_directory / "imported").exists, "the import is over, in the zygote")
+        pool.broker.kill(counter, "timeout", grace_s=30)
+        assert pool.broker.wait_answer(counter)[1].outcome == "timeout"
+        assert pool.broker.wait_exit(pool.broker.wait_holder_nonce(counter)).status == 0
+        assert pool.broker.wait_result(pool.broker.put("use", str(short_directory / "again"))) == 7
+
+
 def test_stopped_reader_of_the_log_holds_up_neither_jobs_nor_respawn(short_directory: Path) -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -93,8 +93,10 @@ OUTCOME_COLUMNS: tuple[str, ...] = (
     "memory_peak_bytes",
     "cpu_ms",
     "result",
+    "output",
 )
-"""One row for each attempt that ended, in this order; `signal`, `status` and `result` may be None."""
+"""One row for each attempt that ended, in this order; `signal`, `status`, `result` and `output` may be
+None."""
 
 
 @attrs.define

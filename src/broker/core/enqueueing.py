@@ -15,6 +15,7 @@ from .leasing import Leasing
 from .lifecycle import Command
 from .memory import Memory
 from .queues import Queue
+from .rules import either
 from .waiting import Waiting
 
 # Members by names of their own: in Python 3.11 looking one up in its class costs more than a call.
@@ -54,6 +55,20 @@ def cap_below_base(base_ms: int | None, cap_ms: int | None) -> bool:
     return base_ms is not None and cap_ms is not None and cap_ms < base_ms
 
 
+def _fullness(queue: Queue, size: int) -> str:
+    """What of a queue's limits is in the way of a payload of that size."""
+    rules = queue.rules
+    if size > rules.bytes_max:
+        return f"{size} bytes never fit into queue {queue.name}, which may hold {rules.bytes_max} in all"
+    text = (
+        f"queue {queue.name} is full: {queue.live_count} of {rules.jobs_max} jobs, "
+        f"{queue.bytes} of {rules.bytes_max} bytes"
+    )
+    if rules.overflow is Overflow.DEAD:
+        text += f", {queue.counts[_DEAD]} of {rules.dead_max} dead letters"
+    return text
+
+
 class Enqueueing:
     """The op `enqueue`."""
 
@@ -85,6 +100,7 @@ class Enqueueing:
         elif memory.storage_full:
             memory.refuse(*caller, "storage_full", "the disk is full; enqueues go on once space returns")
         elif memory.ids_kept >= memory.rules.ids_kept_max:
+            memory.log("ids_full", burst=1, ids=memory.ids_kept)
             memory.refuse(*caller, "ids_full", f"{memory.ids_kept} ids are remembered; the oldest end soon")
         else:
             self._take_in(event, message, digest)
@@ -132,11 +148,14 @@ class Enqueueing:
         memory.answer(event.connection, event.request, messages.Enqueued(job.id, job.number))
         if job.state is _READY:
             self._leasing.offer(job)
+        elif overflows:
+            self._leasing.tell_of_death(job)
 
     def _overflow(self, event: Received, message: messages.Enqueue, queue: Queue) -> bool:
         """What a full queue does with one more job. True: it is taken in as a dead letter."""
         memory, rules = self._memory, queue.rules
         caller = (event.connection, event.request)
+        self._say_full(queue)
         if rules.overflow is Overflow.DEAD and queue.counts[_DEAD] < rules.dead_max:
             return True
         size = len(message.payload)
@@ -145,19 +164,37 @@ class Enqueueing:
             if until_ms > memory.now.mono_ms and self._waiting.can_park(size):
                 self._waiting.park(event, queue, size, until_ms)
                 return False
-        text = (
-            f"queue {queue.name} is full: {queue.live_count} of {rules.jobs_max} jobs, "
-            f"{queue.bytes} of {rules.bytes_max} bytes"
-        )
-        memory.refuse(*caller, "queue_full", text, {"queue": queue.name})
+        waits = rules.overflow is Overflow.WAIT and size <= rules.bytes_max
+        detail = {"queue": queue.name, "waits": waits}
+        memory.refuse(*caller, "queue_full", _fullness(queue, size), detail)
         return False
+
+    def _say_full(self, queue: Queue) -> None:
+        """Log that a queue turns jobs away, once in a while."""
+        now_ms, rules = self._memory.now.mono_ms, queue.rules
+        if queue.full_said_until_ms > now_ms:
+            return
+        queue.full_said_until_ms = now_ms + limits.FULL_SAID_MS
+        self._memory.log(
+            "queue_full",
+            queue=queue.name,
+            overflow=str(rules.overflow),
+            jobs=queue.live_count,
+            jobs_max=rules.jobs_max,
+            bytes=queue.bytes,
+            bytes_max=rules.bytes_max,
+        )
 
     def _job(self, message: messages.Enqueue, digest: bytes, queue: Queue) -> Job:
         memory, now = self._memory, self._memory.now
         known = message.kind in memory.kinds
         policy = memory.kind_policy(message.kind)
         number = memory.next_number()
-        expires_ms = message.expires_ms or policy.get("expires_ms") or 0
+        of_queue = queue.rules.policy
+        expires_ms = message.expires_ms or policy.get("expires_ms") or of_queue.get("expires_ms") or 0
+        priority = message.priority
+        if priority is None:
+            priority = either(policy.get("priority"), of_queue.get("priority")) or 0
         delay_ms = message.delay_ms or 0
         run_at_ms = message.run_at_ms or 0
         waits = delay_ms > 0 or run_at_ms > now.wall_ms
@@ -169,7 +206,7 @@ class Enqueueing:
             id_by_caller=not message.fresh,
             kind=message.kind,
             queue=queue.name,
-            priority=message.priority if message.priority is not None else policy.get("priority") or 0,
+            priority=priority,
             position=number,
             state=_SCHEDULED if waits else _READY,
             resolved=known or settled,
@@ -185,6 +222,7 @@ class Enqueueing:
             expires_ms=expires_ms,
             queue_given=message.queue is not None,
             priority_given=message.priority is not None,
+            expires_given=message.expires_ms is not None,
             attempts_max=message.attempts_max,
             crashes_max=message.crashes_max,
             time_limit_ms=message.time_limit_ms,

@@ -94,8 +94,8 @@ class PeerExited:
 class OwnerGone:
     """After a restart: the journalled identity of a lease's holder or supervisor is proved dead."""
 
-    worker: str
-    """Identity text of the worker (`Job.worker`)."""
+    owner: str
+    """Identity text (`Job.worker`, `Job.supervisor`)."""
 
 
 @attrs.define

@@ -54,6 +54,7 @@ class Job:
     # What the enqueue said itself; None: the kind's policy, the queue's and the defaults follow at the lease.
     queue_given: bool = False
     priority_given: bool = False
+    expires_given: bool = False
     attempts_max: int | None = None
     crashes_max: int | None = None
     time_limit_ms: int | None = None
@@ -75,6 +76,8 @@ class Job:
     """Identity of the lease's holder, as `workers.Identity.text` writes it; empty when there is none."""
     ticket: bytes = b""
     """The holder's supervisor, empty for a raw worker."""
+    supervisor: str = ""
+    """Its identity, as text; empty while nobody holds the job."""
     leased_at_ms: int = 0
     cancelling: bool = False
     """A person withdrew it while it was running; it becomes cancelled when its process has ended."""

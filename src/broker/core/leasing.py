@@ -2,7 +2,8 @@
 
 A lease is made in the same step in which its job is chosen, is on disk before the job leaves the
 broker, and ends exactly once. Which worker gets a job: the one idle longest among those that know
-its kind. Which job a worker gets: queues take turns, within a queue the best of the worker's kinds.
+its kind. Which job a worker gets: queues take turns, within a queue the best of the worker's kinds. (A
+pool may have turns of its own, see `turns`.)
 
 An idle worker means that no job it could run is ready; so a job that becomes ready needs to look
 only at idle workers, and a worker that becomes free only at ready jobs.
@@ -11,20 +12,23 @@ only at idle workers, and a worker that becomes free only at ready jobs.
 from collections.abc import Callable
 
 from ...proto import limits, work
-from ...proto.model import Outcome
+from ...proto.model import Outcome, State
 from . import effects as fx
+from . import notices
 from .job import Job
 from .lifecycle import Command
 from .memory import Memory
 from .queues import Queue
 from .retry import Counters, Verdict, decide
 from .rules import Policy
+from .turns import Turns
 from .waiting import Waiting
 from .workers import Lease, Registry, Worker
 
 # Members by names of their own: in Python 3.11 looking one up in its class costs more than a call.
 _ACKED, _GRANTED = Command.ACKED, Command.GRANTED
 _OK = Outcome.OK.value
+_DEAD = State.DEAD
 
 _UNFINISHED = frozenset({Outcome.CRASH, Outcome.LOST, Outcome.RELEASED, Outcome.SHUTDOWN})
 """After one of these nobody knows yet whether a suspect can finish."""
@@ -58,7 +62,8 @@ class Leasing:
         if job.expires_boot_ms and self.expire_if_over(job):
             return
         registry = self._registry
-        worker = registry.empty_for(job.kind) if job.suspect else registry.idle_for(job.kind)
+        find = registry.empty_for if job.suspect else registry.idle_for
+        worker = find(job.kind, job.queue)
         if worker is None or self.is_held_back or self._memory.queues[job.queue].paused:
             return
         self._grant(job, worker)
@@ -83,13 +88,13 @@ class Leasing:
             self.fill(worker)
 
     def _next_for(self, worker: Worker) -> Job | None:
+        if worker.turns is not None:
+            return self._next_by_turns(worker, worker.turns)
         active = self._memory.active
         for queue in active.values():
-            job = None if queue.paused else queue.best(worker.kinds)
-            if queue.has_suspects and not queue.paused:
-                job = self._or_suspect(job, queue, worker)
-                if worker.clears:
-                    return None
+            job = self._best(queue, worker)
+            if worker.clears:
+                return None
             if job is not None:
                 # This queue has had its turn.
                 if len(active) > 1:
@@ -97,6 +102,26 @@ class Leasing:
                     active[queue.name] = queue
                 return job
         return None
+
+    def _next_by_turns(self, worker: Worker, turns: Turns) -> Job | None:
+        found: dict[str, Job] = {}
+        for name in turns.weights:
+            queue = self._memory.active.get(name)
+            job = None if queue is None else self._best(queue, worker)
+            if worker.clears:
+                return None
+            if job is not None:
+                found[name] = job
+                if turns.is_strict:
+                    return job
+        return found[turns.choose(found)] if found else None
+
+    def _best(self, queue: Queue, worker: Worker) -> Job | None:
+        """What a worker would get of one queue. It may have to clear for it, and gets nothing then."""
+        if queue.paused:
+            return None
+        job = queue.best(worker.kinds)
+        return self._or_suspect(job, queue, worker) if queue.has_suspects else job
 
     def _or_suspect(self, best: Job | None, queue: Queue, worker: Worker) -> Job | None:
         """The best job of a queue, suspects included, for a worker that may have to clear for one.
@@ -108,7 +133,7 @@ class Leasing:
             return best
         if not worker.leases:
             return suspect
-        worker.clears = not self._registry.somebody_clears_for(suspect.kind)
+        worker.clears = not self._registry.somebody_clears_for(suspect.kind, suspect.queue)
         return best
 
     def _stop_clearing(self) -> None:
@@ -125,7 +150,9 @@ class Leasing:
         memory.move(job, _GRANTED)
         job.attempt += 1
         job.token_epoch, job.token_counter = memory.epoch, self._counter
+        pool = self._registry.pool_of(worker)
         job.worker, job.ticket = worker.identity, worker.ticket
+        job.supervisor = "" if pool is None else pool.identity
         job.leased_at_ms = memory.now.wall_ms
         policy = memory.policy(job)
         self.add(job, worker, policy)
@@ -156,10 +183,12 @@ class Leasing:
 
     # --- taking ends in ------------------------------------------------------------------------------
 
-    def succeed(self, lease: Lease, duration_ms: int, result: bytes | None) -> None:
+    def succeed(
+        self, lease: Lease, duration_ms: int, result: bytes | None, output: str | None = None
+    ) -> None:
         """The attempt finished its job."""
         job = self._remove(lease, "ack")
-        self._memory.write_outcome(self._row(job, _OK, "", "", duration_ms, result, None))
+        self._memory.write_outcome(self._row(job, _OK, "", "", duration_ms, None, result, output))
         job.releases, job.outcome, job.suspect = 0, _OK, False
         _clear_holder(job)
         self.finish(job, _ACKED, "", result)
@@ -175,14 +204,15 @@ class Leasing:
         report: str = "",
         after_ms: int | None = None,
         duration_ms: int = 0,
-        exited: work.Exited | None = None,
+        exited: work.Exited | work.Nack | None = None,
+        output: str | None = None,
     ) -> None:
         """End an attempt that did not succeed, whatever ended it, and move its job on by the rules of `retry`."""
         memory = self._memory
         job = self._remove(lease, op)
         if job.cancelling:
             outcome = Outcome.CANCELLED
-        memory.write_outcome(self._row(job, outcome.value, reason, report, duration_ms, None, exited))
+        memory.write_outcome(self._row(job, outcome.value, reason, report, duration_ms, exited, None, output))
         job.suspect = job.suspect and outcome in _UNFINISHED
         policy = memory.policy(job)
         before = Counters(job.charged, job.crashes, job.releases)
@@ -202,10 +232,11 @@ class Leasing:
         """
         job = self._remove(lease, "")
         crash = Outcome.CRASH.value
-        self._memory.write_outcome(self._row(job, crash, reason, "", 0, None, exited))
+        self._memory.write_outcome(self._row(job, crash, reason, "", 0, exited))
         job.suspect, job.outcome, job.reason = True, crash, shortened(f"{crash}: {reason}")
         _clear_holder(job)
         self._memory.move(job, Command.RETURNED)
+        self._memory.count_retry(job.queue)
         self.offer(job)
         self.fill(lease.worker)
 
@@ -233,6 +264,8 @@ class Leasing:
 
     def _carry_out(self, job: Job, verdict: Verdict) -> None:
         memory = self._memory
+        if verdict.is_retry:
+            memory.count_retry(job.queue)
         if verdict.command is Command.FAILED:
             job.delay_ms = verdict.delay_ms
             job.due_boot_ms = memory.now.boot_ms + verdict.delay_ms
@@ -253,9 +286,26 @@ class Leasing:
         job.finished_at_ms, job.finished_boot_ms = now.wall_ms, now.boot_ms
         memory.move(job, command)
         self._waiting.job_finished(job, result)
+        if job.state is _DEAD:
+            self.tell_of_death(job)
         self._waiting.room_made(job.queue)
         if job.suspect:
             self._stop_clearing()
+
+    def tell_of_death(self, job: Job) -> None:
+        """A job became dead: log it, and hand out the notice of it, if its kind wants one."""
+        self._memory.log(
+            "job_dead",
+            kind=job.kind,
+            id=job.id,
+            queue=job.queue,
+            attempt=job.attempt,
+            outcome=job.outcome or "none",
+            reason=job.reason,
+        )
+        kind = notices.dead_kind(self._memory, job)
+        if kind:
+            self.offer(notices.make(self._memory, job, kind, self._chance))
 
     def expire_if_over(self, job: Job) -> bool:
         """A waiting job whose expiry has passed becomes dead; whether that was so.
@@ -275,8 +325,9 @@ class Leasing:
         reason: str,
         report: str,
         duration_ms: int,
-        result: bytes | None,
-        exited: work.Exited | None,
+        exited: work.Exited | work.Nack | None,
+        result: bytes | None = None,
+        output: str | None = None,
     ) -> fx.OutcomeRow:
         now = self._memory.now
         if exited is None:
@@ -301,6 +352,7 @@ class Leasing:
             memory_peak_bytes,
             cpu_ms,
             result,
+            output,
         )
 
 
@@ -309,7 +361,7 @@ def _order(job: Job) -> tuple[int, int]:
 
 
 def _clear_holder(job: Job) -> None:
-    job.worker, job.ticket, job.leased_at_ms = "", b"", 0
+    job.worker, job.ticket, job.supervisor, job.leased_at_ms = "", b"", "", 0
 
 
 def _message(job: Job, policy: Policy) -> work.Job:

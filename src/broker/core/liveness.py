@@ -13,8 +13,9 @@ mode a lease ends with its connection.
 process is killed first and the job stays leased until its end is reported, so it never runs twice
 at once. A raw worker has nobody to kill it: its lease ends by the clock, and tokens fence it.
 
-A dead supervisor is not replaced for its workers: they end within two seconds, and their jobs are
-freed as `shutdown` once each worker's own death is seen.
+A dead supervisor is not replaced for its workers: they end within two seconds, get nothing new
+meanwhile, and their jobs are freed as `shutdown` once each worker's own death is seen. One that does not
+end, because its zygote is stopped, say, is killed by the broker.
 """
 
 from collections.abc import Collection
@@ -25,6 +26,9 @@ from . import effects as fx
 from .leasing import Leasing
 from .memory import Memory
 from .workers import Lease, Peer, Pool, Registry, Worker
+
+DOOM_MS = limits.SUPERVISOR_DEATH_MS + limits.SECOND_MS
+"""When a worker is still there so long after its supervisor died, nobody is left who would end it."""
 
 REPORT_CALLERS_MAX = 8
 """A supervisor repeats a report on each new connection; so many of them are answered."""
@@ -53,6 +57,8 @@ class Liveness:
             self._worker_disconnected(peer.worker)
         if peer.pool is not None and peer.pool.connection == connection:
             peer.pool.connection = None
+            if not (peer.pool.dead or self._registry.of_pool(peer.pool)):
+                self._memory.log("pool_left", pool=peer.pool.name, pid=peer.pool.pid)
             peer.pool.gone_by_ms = self._memory.now.mono_ms + self._memory.rules.supervisor_grace_ms
             self._leasing.check_by(peer.pool.gone_by_ms)
             self._forget_pool_if_over(peer.pool)
@@ -85,7 +91,7 @@ class Liveness:
         if peer.worker is not None and peer.worker.connection == connection:
             self.worker_died(peer.worker)
         if peer.pool is not None and peer.pool.connection == connection:
-            self._pool_died(peer.pool)
+            self.pool_died(peer.pool)
 
     def worker_died(self, worker: Worker) -> None:
         """A worker's process is proved dead: free its jobs, now or when its supervisor has reported."""
@@ -107,14 +113,25 @@ class Liveness:
             worker.report_by_ms = memory.now.mono_ms + memory.rules.supervisor_grace_ms
             self._leasing.check_by(worker.report_by_ms)
 
-    def _pool_died(self, pool: Pool) -> None:
+    def pool_died(self, pool: Pool) -> None:
+        """A supervisor's process is proved dead: its workers will be, and get nothing more."""
         pool.dead = True
-        self._memory.log("supervisor_died", pool=pool.name, pid=pool.pid)
-        for worker in self._registry.of_pool(pool):
+        workers = self._registry.of_pool(pool)
+        # One that saw its last worker off before has ended in order.
+        event = "supervisor_died" if workers else "pool_left"
+        self._memory.log(event, pool=pool.name, pid=pool.pid)
+        for worker in workers:
+            self.doom(worker)
             if worker.dead:
                 self._end_all(worker, Outcome.SHUTDOWN, "its supervisor died")
                 self._forget(worker)
         self._forget_pool_if_over(pool)
+
+    def doom(self, worker: Worker) -> None:
+        """Its supervisor is dead: it gets nothing new, and has a moment to end."""
+        worker.doomed_by_ms = self._memory.now.mono_ms + DOOM_MS
+        self._leasing.check_by(worker.doomed_by_ms)
+        self._registry.refresh(worker)
 
     def _forget(self, worker: Worker) -> None:
         self._registry.forget_worker(worker)
@@ -250,15 +267,18 @@ class Liveness:
                 continue
             instants += (lease.deadline_ms, lease.limit_ms) if lease.kill is None else (lease.kill_ms,)
         for worker in self._registry.workers.values():
-            instants += [at for at in (worker.back_by_ms, worker.report_by_ms) if at > mono]
+            ends = (worker.back_by_ms, worker.report_by_ms, worker.doomed_by_ms)
+            instants += [at for at in ends if at > mono]
         instants += [pool.gone_by_ms for pool in self._registry.pools.values() if pool.gone_by_ms > mono]
         return instants
 
     def _check_worker(self, worker: Worker, mono: int) -> None:
         if worker.dead:
             if worker.report_by_ms and worker.report_by_ms <= mono:
-                self._end_all(worker, Outcome.LOST, "the worker died, and its supervisor did not report it")
-                self._forget(worker)
+                self._end_unreported(worker)
+        elif worker.connection is not None and 0 < worker.doomed_by_ms <= mono:
+            self._memory.effects.append(fx.KillPeer(worker.connection))
+            self.doom(worker)
         elif worker.connection is None and worker.back_by_ms and worker.back_by_ms <= mono:
             worker.back_by_ms = 0
             if not worker.leases:
@@ -269,6 +289,15 @@ class Liveness:
             else:
                 self._end_all(worker, Outcome.LOST, "the worker disconnected and did not come back")
                 self._forget(worker)
+
+    def _end_unreported(self, worker: Worker) -> None:
+        pool = self._registry.pool_of(worker)
+        if pool is not None and pool.connection is not None:
+            self._end_all(worker, Outcome.LOST, "the worker died, and its supervisor did not report it")
+        else:
+            # Both are gone, and whatever took the one may have taken the other.
+            self._end_all(worker, Outcome.SHUTDOWN, "the worker died, and its supervisor did not come back")
+        self._forget(worker)
 
     def _check_lease(self, lease: Lease, mono: int) -> None:
         if lease.worker.dead:
@@ -357,7 +386,10 @@ def _verdict(lease: Lease, report: work.Exited) -> tuple[Outcome, str]:
     if report.shutdown:
         return Outcome.SHUTDOWN, "its pool ended the worker, or lost the zygote"
     if is_meant:
-        return Outcome.TIMEOUT, "killed, by an order from before the broker's restart"
+        reason = "killed by its supervisor: silent for too long, or by an order from before a restart"
+        return Outcome.TIMEOUT, reason
+    if report.over_memory:
+        return Outcome.MEMORY, f"worker died (signal {report.signal}) at its job's memory limit"
     if report.signal is not None:
         return Outcome.CRASH, f"worker died (signal {report.signal})"
     if report.status is not None:

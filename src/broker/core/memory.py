@@ -51,6 +51,8 @@ class Memory:
         self.stopping = False
         self.storage_full = False
         self.ids_kept = 0
+        self.retries: dict[str, int] = {}
+        """By queue: failures since `figures` were last taken after which a job is to run again."""
         self.departed: dict[str, int] = {}
         self.fresh = FreshIds(now)
         self._policies: dict[tuple[str, str], Policy] = {}
@@ -78,6 +80,10 @@ class Memory:
     ) -> None:
         """Refuse a request, after the commit of what the refusal shows."""
         self.effects.append(fx.Refuse(connection, request, Refusal(code, text, detail or {})))
+
+    def count_retry(self, queue_name: str) -> None:
+        """An attempt has failed, and its job is to run again."""
+        self.retries[queue_name] = self.retries.get(queue_name, 0) + 1
 
     def log(self, event: str, **fields: Any) -> None:
         """One decision for the log."""
@@ -180,7 +186,7 @@ class Memory:
         job.state = target(job.state, Command.KICKED)
         if not job.resolved and job.kind in self.kinds:
             # The kind was declared while the job was dead.
-            settle(job, self.kind_policy(job.kind))
+            settle(job, self.kind_policy(job.kind), self.rules)
         self.admit(job, self.now.boot_ms)
         self._changed[job.number] = job
         self.forget_if_empty(queue)
@@ -208,7 +214,7 @@ class Memory:
         self._leave_state(job, old)
         old.bytes -= job.payload_bytes
         self._forget_unresolved(job)
-        settle(job, self.kind_policy(job.kind))
+        settle(job, self.kind_policy(job.kind), self.rules)
         new = self.queue(job.queue)
         new.bytes += job.payload_bytes
         new.counts[job.state] += 1

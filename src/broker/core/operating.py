@@ -43,7 +43,7 @@ class Operating:
             memory.answer(event.connection, event.request, messages.Cancelled(job.id, "cancelled"))
         else:
             text = f"job {job.id} is already {job.state}"
-            memory.refuse(event.connection, event.request, "too_late", text, {"state": str(job.state)})
+            memory.refuse(event.connection, event.request, "too_late", text, _detail(job))
 
     def kick(self, event: Received, message: messages.Kick) -> None:
         """Revive one dead job, or the oldest dead jobs of a queue."""
@@ -61,7 +61,7 @@ class Operating:
             self._counted(event, 1)
         else:
             text = f"job {job.id} is {job.state}; only a dead job can be kicked"
-            self._memory.refuse(event.connection, event.request, "not_dead", text, {"state": str(job.state)})
+            self._memory.refuse(event.connection, event.request, "not_dead", text, _detail(job))
 
     def _revive(self, job: Job) -> None:
         memory = self._memory
@@ -89,8 +89,7 @@ class Operating:
             return
         if job.number in self._memory.jobs:
             text = f"job {job.id} is {job.state}; cancel it first"
-            detail = {"state": str(job.state)}
-            self._memory.refuse(event.connection, event.request, "not_finished", text, detail)
+            self._memory.refuse(event.connection, event.request, "not_finished", text, _detail(job))
         else:
             self._delete(job)
             self._counted(event, 1)
@@ -140,6 +139,11 @@ class Operating:
         if job is None:
             self._memory.refuse(event.connection, event.request, "job_not_found", f"no job {id}")
         return job
+
+
+def _detail(job: Job) -> dict[str, str]:
+    """What a refusal says of the job that it is about."""
+    return {"id": job.id, "state": str(job.state)}
 
 
 def kept_until(created_boot_ms: int, kept_ms: int, boot_ms: int) -> int:

@@ -17,9 +17,9 @@ from heapq import heapify, heappop, heappush
 import attrs
 
 from ...proto.model import State
+from ...proto.queuerules import QueueRules
 from .events import Received
 from .job import Job
-from .rules import QueueRules
 
 LINE_SLACK = 64
 
@@ -61,12 +61,17 @@ class Line:
 class Queue:
     """The live jobs of one queue, by state, and its finished ones as numbers."""
 
-    __slots__ = ("_lines", "_ready", "bytes", "counts", "has_suspects", "name", "parked", "paused", "rules")
+    __slots__ = (
+        *("_lines", "_ready", "bytes", "counts", "full_said_until_ms", "has_suspects", "name", "parked"),
+        *("paused", "rules"),
+    )
 
     def __init__(self, name: str, rules: QueueRules) -> None:
         self.name = name
         self.rules = rules
         self.paused = False
+        self.full_said_until_ms = 0
+        """Until then (monotonic) nobody needs to be told again that it is full."""
         self.counts: dict[State, int] = dict.fromkeys(State, 0)
         self.bytes = 0
         """Payload bytes of the live jobs."""

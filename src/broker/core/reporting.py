@@ -3,13 +3,15 @@
 `why` can be exact because every cause is in this one process's memory.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
 from ...proto import limits, messages
 from ...proto.model import State
+from ...proto.nonce import code_of
+from ...proto.progress import progress_text
 from ...proto.span import span
 from .events import Found, Received
 from .job import Job
@@ -39,7 +41,10 @@ class Reporting:
             self._not_found(event, message.id)
             return
         shown = self._summary(job) | {
-            "history": list(found.history),
+            "history": [
+                {**_measured(attempt), "code": code_of(str(attempt["worker"])) or None}
+                for attempt in found.history
+            ],
             "result": found.result,
             "policy": self._memory.policy(job)._asdict(),
         }
@@ -63,10 +68,20 @@ class Reporting:
             "leased_at_ms": job.leased_at_ms or None,
             "finished_at_ms": job.finished_at_ms or None,
             "worker": self._worker_name(job),
+            "code": code_of(job.worker) or None,
             "token": list(job.token) if job.attempt else None,
+            "progress": self._progress(job),
             "payload_bytes": job.payload_bytes,
             "headers": dict(job.headers) if job.headers else {},
         }
+
+    def _progress(self, job: Job) -> dict[str, Any] | None:
+        lease = self._leasing.leases.get(job.token) if job.state is State.LEASED else None
+        if lease is None or lease.progress is None:
+            return None
+        _, done, total, text = lease.progress
+        ago_ms = self._memory.now.mono_ms - lease.progress_ms
+        return {"done": done, "total": total, "text": text, "ago_ms": ago_ms}
 
     def _worker_name(self, job: Job) -> str:
         worker = self._registry.workers.get(job.worker)
@@ -134,6 +149,12 @@ class Reporting:
         ]
         if job.kind not in self._registry.known_kinds():
             reasons.append(f"no connected worker knows kind {job.kind}")
+            if not any(pool.connection is not None for pool in self._registry.pools.values()):
+                reasons.append("no pool of workers is connected; start one with `stoker pool APP`")
+        elif not any(self._registry.serving(job.kind, job.queue)):
+            reasons.append(
+                f"no connected worker that knows kind {job.kind} takes jobs from queue {job.queue}"
+            )
         elif not reasons:
             reasons += self._why_not_its_turn(job, queue)
         return reasons
@@ -151,6 +172,9 @@ class Reporting:
         lease = self._leasing.leases[job.token]
         worker, now = lease.worker, self._memory.now
         reasons = [f"attempt {job.attempt} belongs to worker {worker.name} (pid {worker.pid})"]
+        if lease.progress is not None:
+            ago = span(now.mono_ms - lease.progress_ms)
+            reasons.append(f"it said {ago} ago how far it is: {progress_text(*lease.progress[1:])}")
         if job.cancelling:
             reasons.append("it is being cancelled")
         elif lease.kill is not None:
@@ -218,9 +242,12 @@ class Reporting:
         return {
             "name": pool.name,
             "pid": pool.pid,
+            "identity": pool.identity,
             "connected": pool.connection is not None,
             "workers": len(self._registry.of_pool(pool)),
             "kinds": sorted(pool.kinds),
+            "code": pool.code or None,
+            "reload": pool.reload,
         }
 
     def _worker(self, worker: Worker) -> dict[str, Any]:
@@ -252,6 +279,9 @@ class Reporting:
         if memory.storage_full:
             yield "the disk is full or nearly so: enqueues are refused"
         yield from self._contradictions()
+        for pool in self._registry.pools.values():
+            if pool.connection is not None and pool.reload is not None and pool.reload["state"] == "failed":
+                yield f"pool {pool.name}: its last reload failed, and the old code goes on serving"
         known = self._registry.known_kinds()
         for queue in memory.queues.values():
             if queue.counts[State.DEAD]:
@@ -270,6 +300,13 @@ class Reporting:
                 other = first.setdefault(kind, pool)
                 if other.kinds[kind] != policy:
                     yield f"pools {other.name} and {pool.name} declare kind {kind} differently"
+
+
+def _measured(attempt: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An attempt's record, without figures that nobody took: those come with the end of a process alone."""
+    if attempt["memory_peak_bytes"]:
+        return attempt
+    return {**attempt, "memory_peak_bytes": None, "cpu_ms": None}
 
 
 def row(job: Job) -> dict[str, Any]:

@@ -50,6 +50,11 @@ class Verdict(NamedTuple):
     delay_ms: int
     reason: str
 
+    @property
+    def is_retry(self) -> bool:
+        """The job runs again because the attempt failed. To be given back is no failure."""
+        return self.command in (Command.FAILED, Command.RETURNED) and not self.counters.releases
+
 
 def decide(
     outcome: Outcome,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from ...proto import limits
-from ...proto.model import Overflow
+from ...proto.queuerules import QueueRules
 from .job import Job
 
 
@@ -32,21 +32,10 @@ _SAYS_NOTHING = (None,) * len(Policy._fields)
 
 
 @attrs.frozen
-class QueueRules:
-    """Limits of one queue, and the policy its jobs get where neither enqueue nor kind says."""
-
-    jobs_max: int = limits.QUEUE_JOBS_MAX_DEFAULT
-    bytes_max: int = limits.QUEUE_BYTES_MAX_DEFAULT
-    dead_max: int = limits.QUEUE_DEAD_MAX_DEFAULT
-    overflow: Overflow = Overflow.REJECT
-    policy: Mapping[str, int] = attrs.Factory(dict[str, int])
-
-
-@attrs.frozen
 class Rules:
     """Everything configurable that the core reads. Times are milliseconds."""
 
-    queue_default: QueueRules = QueueRules()
+    queue_default: QueueRules = attrs.Factory(QueueRules)
     queues: Mapping[str, QueueRules] = attrs.Factory(dict[str, QueueRules])
     heartbeat_ms_max: int = limits.HEARTBEAT_MS_MAX
     reconnect_grace_ms: int = limits.RECONNECT_GRACE_MS
@@ -81,13 +70,19 @@ def own_policy(job: Job, base: Policy) -> Policy:
     return Policy(*(mine if mine is not None else given for mine, given in zip(own, base, strict=True)))
 
 
-def settle(job: Job, kind: Mapping[str, Any]) -> None:
-    """Take queue, priority and expiry from the kind, where the enqueue left them open."""
+def settle(job: Job, kind: Mapping[str, Any], rules: Rules) -> None:
+    """Take queue, priority and expiry from the kind, else the queue, where the enqueue left them open."""
     job.resolved = True
     if not job.queue_given:
         job.queue = kind.get("queue") or job.queue
+    queue = rules.queue(job.queue).policy
     if not job.priority_given:
-        job.priority = kind.get("priority") or 0
-    if not job.expires_ms and kind.get("expires_ms"):
-        job.expires_ms = kind["expires_ms"]
-        job.expires_boot_ms = job.created_boot_ms + job.expires_ms
+        job.priority = either(kind.get("priority"), queue.get("priority")) or 0
+    if not job.expires_given:
+        job.expires_ms = either(kind.get("expires_ms"), queue.get("expires_ms")) or 0
+        job.expires_boot_ms = job.created_boot_ms + job.expires_ms if job.expires_ms else 0
+
+
+def either(first: int | None, second: int | None) -> int | None:
+    """The first that says something. (0 does.)"""
+    return second if first is None else first

@@ -21,6 +21,7 @@ from ...proto import limits, messages, work
 from ...proto.model import Outcome, State
 from . import effects as fx
 from . import events as ev
+from . import figures
 from .enqueueing import Enqueueing
 from .job import Job
 from .leasing import Leasing
@@ -87,6 +88,7 @@ class Core:
             work.Ack: working.ack,
             work.Nack: working.nack,
             work.Release: working.release,
+            work.Progress: working.progress,
             work.Heartbeat: self._heartbeat,
             work.Pool: working.pool,
             work.Exited: self._exited,
@@ -146,6 +148,10 @@ class Core:
     def status(self) -> dict[str, Any]:
         """The queue as a whole, as the op `status` shows it."""
         return self._reporting.status()
+
+    def take_figures(self, now: ev.Now) -> figures.Minute:
+        """How each queue stands, and what was counted since the last call. For the log, once a minute."""
+        return figures.take(self._memory, now.boot_ms)
 
     def statistics(self) -> dict[str, int]:
         """How many of everything memory holds: whatever is at rest must not stay."""
@@ -266,9 +272,12 @@ class Core:
         self._liveness.peer_exited(event.connection)
 
     def _owner_gone(self, event: ev.OwnerGone) -> None:
-        worker = self._registry.workers.get(event.worker)
+        worker = self._registry.workers.get(event.owner)
         if worker is not None and worker.connection is None and not worker.dead:
             self._liveness.worker_died(worker)
+        for pool in list(self._registry.pools.values()):
+            if pool.identity == event.owner and pool.connection is None and not pool.dead:
+                self._liveness.pool_died(pool)
 
     def _stalled(self, event: ev.Stalled) -> None:
         self._memory.log("broker_stalled", stalled_ms=event.stalled_ms)
@@ -347,7 +356,9 @@ class Core:
             worker = self._absent(job.worker, job.ticket)
         if job.ticket and job.ticket not in self._registry.pools:
             gone_by_ms = self._memory.now.mono_ms + self._memory.rules.supervisor_grace_ms
-            self._registry.pools[job.ticket] = Pool(job.ticket, "", gone_by_ms=gone_by_ms)
+            self._registry.pools[job.ticket] = Pool(
+                job.ticket, "", identity=job.supervisor, gone_by_ms=gone_by_ms
+            )
             self._leasing.check_by(gone_by_ms)
         return worker
 
@@ -360,10 +371,24 @@ class Core:
         self._leasing.check_by(back_by_ms)
         return worker
 
+    def is_missed(self, connection: int) -> bool:
+        """Whether the end of that connection would leave something open, and so is worth telling of."""
+        return self._registry.is_missed(connection)
+
     def absent_owners(self) -> list[str]:
-        """Identities of lease holders that are neither connected nor known dead: the shell watches them."""
-        return [
+        """Identities of lease holders, and of their supervisors, that are neither connected nor known dead.
+
+        The shell watches them.
+        """
+        registry = self._registry
+        workers = [
             worker.identity
-            for worker in self._registry.workers.values()
+            for worker in registry.workers.values()
             if worker.leases and worker.connection is None and not worker.dead
         ]
+        pools = [
+            pool.identity
+            for pool in registry.pools.values()
+            if pool.identity and pool.connection is None and not pool.dead
+        ]
+        return workers + pools

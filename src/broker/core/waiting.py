@@ -166,7 +166,8 @@ class Waiting:
             if parked.deadline_ms <= mono and caller in self._parked:
                 self._unpark(caller)
                 text = f"queue {parked.queue} stayed full"
-                self._memory.refuse(*caller, "queue_full", text, {"queue": parked.queue})
+                detail = {"queue": parked.queue, "waits": True}
+                self._memory.refuse(*caller, "queue_full", text, detail)
                 self.room_made(parked.queue)
         self._find_next_check()
 

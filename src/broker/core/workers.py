@@ -6,19 +6,24 @@ the broker finds its attempts. A supervisor is known by its ticket, 16 random by
 show in their `hello`; what it reports counts only for workers that showed it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from ...proto import work
 from ...proto.model import Outcome
+from .turns import Turns
 
 Key = tuple[int, int]
 """A token as a key: (epoch, counter)."""
 
 ENDED_KEPT = 64
 """Ended tokens a worker's repeats are recognised by, beyond its slots."""
+
+
+Takes = tuple[frozenset[str], frozenset[str] | None]
+"""The kinds and the queues (None: all) of a worker."""
 
 
 RAW = "connection/"
@@ -46,6 +51,10 @@ class Lease:
     """Its process shall end, for this reason; the supervisor (or a raw worker's heartbeat) was told."""
     kill_ms: int = 0
     """When the one who was told has been silent too long."""
+    progress: work.Progress | None = None
+    """What the handler said last of how far it is. Nobody else keeps it."""
+    progress_ms: int = 0
+    """When that was."""
 
     def renew(self, deadline_ms: int) -> None:
         """Not lost before then. Never sooner than before: a first deadline may be a supervisor's beat away."""
@@ -63,6 +72,8 @@ class Worker:
     ticket: bytes
     kinds: frozenset[str] = frozenset()
     slots: int = 1
+    turns: Turns | None = None
+    """The queues it takes jobs from; None: all."""
     is_text: bool = False
     connection: int | None = None
     leases: dict[Key, Lease] = attrs.Factory(dict[Key, Lease])
@@ -78,6 +89,8 @@ class Worker:
     """An `exited` that came before the pidfd agreed."""
     report_callers: list[tuple[int, int]] = attrs.Factory(list[tuple[int, int]])
     """(connection, request) of those whom its application will answer."""
+    doomed_by_ms: int = 0
+    """Its supervisor is dead, so it gets nothing new and is to have ended by then. 0: no such thing."""
     runs_alone: bool = False
     """What it runs is a suspect, and nothing else runs beside it."""
     clears: bool = False
@@ -91,6 +104,11 @@ class Worker:
         return not self.identity.startswith(RAW)
 
     @property
+    def takes(self) -> "Takes":
+        """What the indexes know it by: which jobs it may get."""
+        return self.kinds, None if self.turns is None else self.turns.names
+
+    @property
     def is_supervised(self) -> bool:
         """Somebody kills, reaps and sweeps for it."""
         return bool(self.ticket)
@@ -98,7 +116,7 @@ class Worker:
     @property
     def free_slots(self) -> int:
         """How many more jobs it may be handed now."""
-        if self.connection is None or self.dead or self.runs_alone or self.clears:
+        if self.connection is None or self.dead or self.doomed_by_ms or self.runs_alone or self.clears:
             return 0
         return self.slots - len(self.leases)
 
@@ -121,6 +139,10 @@ class Pool:
     connection: int | None = None
     kinds: Mapping[str, Mapping[str, Any]] = attrs.Factory(dict[str, Mapping[str, Any]])
     heartbeat_ms: int = 0
+    code: str = ""
+    """Which code serves, by its own account."""
+    reload: Mapping[str, Any] | None = None
+    """Its last reload, for `status`."""
     dead: bool = False
     gone_by_ms: int = 0
     """While disconnected: when its grace is over. Monotonic."""
@@ -145,7 +167,7 @@ class Registry:
         self.peers: dict[int, Peer] = {}
         self.workers: dict[str, Worker] = {}
         self.pools: dict[bytes, Pool] = {}
-        self._idle: dict[frozenset[str], dict[str, Worker]] = {}
+        self._idle: dict[Takes, dict[str, Worker]] = {}
         self._turn = 0
         self._by_nonce: dict[tuple[bytes, str], Worker] = {}
 
@@ -153,35 +175,40 @@ class Registry:
         """Enter a worker among the idle, behind all others, or take it out, by its free slots."""
         if worker.idle_since:
             worker.idle_since = 0
-            idle = self._idle[worker.kinds]
+            idle = self._idle[worker.takes]
             del idle[worker.identity]
             if not idle:
-                del self._idle[worker.kinds]
+                del self._idle[worker.takes]
         if worker.free_slots > 0 and worker.identity in self.workers:
             self._turn += 1
             worker.idle_since = self._turn
-            self._idle.setdefault(worker.kinds, {})[worker.identity] = worker
+            self._idle.setdefault(worker.takes, {})[worker.identity] = worker
 
-    def idle_for(self, kind: str) -> Worker | None:
-        """The worker that has waited longest among those that can run a kind."""
+    def idle_for(self, kind: str, queue: str) -> Worker | None:
+        """The worker that has waited longest among those that can run a kind of a queue."""
         longest: Worker | None = None
-        for kinds, idle in self._idle.items():
-            if kind in kinds:
+        for (kinds, queues), idle in self._idle.items():
+            if kind in kinds and (queues is None or queue in queues):
                 worker = next(iter(idle.values()))
                 if longest is None or worker.idle_since < longest.idle_since:
                     longest = worker
         return longest
 
-    def empty_for(self, kind: str) -> Worker | None:
-        """A worker that can run a kind and runs nothing."""
-        return next((worker for worker in self.idle() if kind in worker.kinds and not worker.leases), None)
+    def serving(self, kind: str, queue: str) -> Iterator[Worker]:
+        """The connected workers that can run a kind of a queue."""
+        for worker in self.workers.values():
+            kinds, queues = worker.takes
+            if worker.connection is not None and kind in kinds and (queues is None or queue in queues):
+                yield worker
 
-    def somebody_clears_for(self, kind: str) -> bool:
-        """Whether a worker that can run a kind is on its way to run nothing."""
-        return any(
-            worker.clears and worker.connection is not None and not worker.dead and kind in worker.kinds
-            for worker in self.workers.values()
-        )
+    def empty_for(self, kind: str, queue: str) -> Worker | None:
+        """One of them that runs nothing, the longest idle."""
+        empty = [each for each in self.serving(kind, queue) if each.idle_since and not each.leases]
+        return min(empty, key=lambda worker: worker.idle_since, default=None)
+
+    def somebody_clears_for(self, kind: str, queue: str) -> bool:
+        """Whether one of them is on its way to run nothing."""
+        return any(worker.clears and not worker.dead for worker in self.serving(kind, queue))
 
     def idle(self) -> list[Worker]:
         """All workers with a free slot, the longest idle first."""
@@ -200,10 +227,12 @@ class Registry:
         assert not worker.leases
         self._out_of_indexes(worker)
 
-    def renew(self, worker: Worker, ticket: bytes, kinds: frozenset[str], slots: int) -> None:
+    def renew(
+        self, worker: Worker, ticket: bytes, kinds: frozenset[str], turns: Turns | None, slots: int
+    ) -> None:
         """What the indexes go by changed: the worker said hello anew."""
         self._out_of_indexes(worker)
-        worker.ticket, worker.kinds, worker.slots = ticket, kinds, slots
+        worker.ticket, worker.kinds, worker.turns, worker.slots = ticket, kinds, turns, slots
         self.add_worker(worker)
 
     def _out_of_indexes(self, worker: Worker) -> None:
@@ -218,6 +247,15 @@ class Registry:
     def of_pool(self, pool: Pool) -> list[Worker]:
         """The workers that showed a pool's ticket."""
         return [worker for worker in self.workers.values() if worker.ticket == pool.ticket]
+
+    def is_missed(self, connection: int) -> bool:
+        """Whether the peer leaves something open if it goes now: an attempt, or a pool's workers."""
+        peer = self.peers.get(connection)
+        if peer is None:
+            return False
+        if peer.worker is not None and peer.worker.leases:
+            return True
+        return peer.pool is not None and bool(self.of_pool(peer.pool))
 
     def pool_of(self, worker: Worker) -> Pool | None:
         """The supervisor of a worker, if it is known."""

@@ -11,13 +11,14 @@ from typing import Any
 
 from ...proto import limits, messages, work
 from ...proto.model import Outcome
-from ...proto.rules import POLICY
+from ...proto.rules import KIND_POLICY
 from . import effects as fx
 from .enqueueing import Enqueueing, cap_below_base
 from .events import Received
 from .leasing import Leasing
 from .liveness import Liveness
 from .memory import Memory
+from .turns import contradiction, turns_of
 from .workers import RAW, Key, Lease, Peer, Pool, Registry, Worker, identity_text
 
 
@@ -61,6 +62,8 @@ class Working:
             return "hello: this connection has introduced itself already"
         if not message.identity:
             return "hello: a `ticket` needs an `identity` to report on" if message.ticket else ""
+        if wrong := contradiction(message.queues):
+            return wrong
         known = self._registry.workers.get(identity_text(message.identity))
         if known is not None and known.dead:
             return "hello: the process of this identity has ended"
@@ -124,23 +127,30 @@ class Working:
         worker.name, worker.is_text = message.name or identity, peer.is_text
         if message.identity:
             worker.pid, worker.nonce = int(message.identity[2]), str(message.identity[4])
-        kinds = frozenset(message.kinds)
-        self._registry.renew(worker, bytes(message.ticket), kinds, message.slots)
+        kinds, turns = frozenset(message.kinds), turns_of(message.queues)
+        self._registry.renew(worker, bytes(message.ticket), kinds, turns, message.slots)
+        pool = self._registry.pool_of(worker)
+        if pool is not None and pool.dead:
+            self._liveness.doom(worker)
         return worker
 
     def pool(self, event: Received, message: work.Pool) -> None:
-        """A supervisor takes its place and declares the kinds it serves."""
+        """A supervisor takes its place and declares the kinds it serves; or says anew what has changed."""
         peer = self._registry.peers[event.connection]
         if wrong := self._wrong_pool(peer, message):
-            self._turn_away(event, wrong)
+            if peer.pool is not None:
+                self._memory.refuse(event.connection, event.request, "bad_message", wrong)
+            else:
+                self._turn_away(event, wrong)
             return
         pool = self._registry.pools.get(message.ticket)
         if pool is None:
             pool = self._registry.pools[message.ticket] = Pool(message.ticket, message.name)
-        elif pool.connection is not None:
+        elif pool.connection not in (None, event.connection):
             self._memory.effects.append(fx.Close(pool.connection, "the supervisor said pool anew"))
         pool.name, pool.pid = message.name, int(message.identity[2])
         pool.identity = identity_text(message.identity)
+        pool.code, pool.reload = message.code, _reload(message)
         pool.connection, pool.gone_by_ms = event.connection, 0
         peer.pool = pool
         pool.kinds = declared = {str(kind["kind"]): _policy(kind) for kind in message.kinds}
@@ -152,7 +162,7 @@ class Working:
 
     def _wrong_pool(self, peer: Peer, message: work.Pool) -> str:
         """What is wrong with a supervisor's introduction; empty if nothing is."""
-        if peer.worker is not None or peer.pool is not None:
+        if peer.worker is not None or (peer.pool is not None and peer.pool.ticket != message.ticket):
             return "pool: this connection has introduced itself already"
         known = self._registry.pools.get(message.ticket)
         if known is not None and known.identity not in ("", identity_text(message.identity)):
@@ -182,11 +192,13 @@ class Working:
             text = "the attempt was over its time limit before its ack came"
             self._memory.refuse(event.connection, event.request, "lease_lost", text)
             reason, duration_ms = "finished, but only after its time limit", message.duration_ms
-            self._leasing.end(lease, Outcome.TIMEOUT, reason=reason, duration_ms=duration_ms)
+            self._leasing.end(
+                lease, Outcome.TIMEOUT, reason=reason, duration_ms=duration_ms, output=message.output
+            )
         else:
             # The answer is made first: it leaves in front of the next job, after the same commit.
             self._memory.answer(event.connection, event.request, messages.Done())
-            self._leasing.succeed(lease, message.duration_ms, message.result)
+            self._leasing.succeed(lease, message.duration_ms, message.result, message.output)
 
     def nack(self, event: Received, message: work.Nack) -> None:
         """The attempt failed; a kill that was under way says why, else the worker does."""
@@ -208,6 +220,8 @@ class Working:
             report=message.report,
             after_ms=message.after_ms,
             duration_ms=message.duration_ms,
+            exited=message,
+            output=message.output,
         )
 
     def release(self, event: Received, message: work.Release) -> None:
@@ -221,6 +235,13 @@ class Working:
         else:
             outcome = Outcome(message.reason)
             self._leasing.end(lease, outcome, op="release", reason=f"{message.reason} by its worker")
+
+    def progress(self, event: Received, message: work.Progress) -> None:
+        """How far an attempt is. Nobody waits for an answer; one that is over is no news."""
+        worker = self._registry.peers[event.connection].worker
+        lease = self._leasing.leases.get((message.token[0], message.token[1]))
+        if worker is not None and lease is not None and lease.worker is worker:
+            lease.progress, lease.progress_ms = message, self._memory.now.mono_ms
 
     def _lease(self, event: Received, token: messages.Token, op: str) -> Lease | None:
         """The live lease this connection's worker holds under a token; else the request is answered."""
@@ -237,5 +258,15 @@ class Working:
         return None
 
 
+def _reload(message: work.Pool) -> dict[str, Any] | None:
+    if message.reload_state is None:
+        return None
+    return {
+        "state": message.reload_state,
+        "mono_ms": message.reload_mono_ms,
+        "error": message.reload_error or None,
+    }
+
+
 def _policy(kind: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: kind[name] for name in POLICY if kind.get(name) is not None}
+    return {name: kind[name] for name in KIND_POLICY if kind.get(name) is not None}

@@ -13,6 +13,7 @@ from contextlib import suppress
 import apsw
 import msgpack
 
+from ..files import kind_of_file
 from ..refusals import (
     JournalEmptyError,
     JournalForeignError,
@@ -96,7 +97,7 @@ def _has_content(path: str) -> bool:
 
 def _check_status(path: str, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise JournalForeignError(path, f"is {_kind(status.st_mode)}, not a file; move it away")
+        raise JournalForeignError(path, f"is {kind_of_file(status.st_mode)}, not a file; move it away")
     if status.st_uid != os.geteuid():
         raise JournalUnusableError(path, f"belongs to uid {status.st_uid}; chown it or run as its owner")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -107,11 +108,6 @@ def _check_status(path: str, status: os.stat_result) -> None:
         raise JournalEmptyError(
             path, "has zero bytes: what it held is lost; restore a snapshot, or remove it to begin anew"
         )
-
-
-def _kind(mode: int) -> str:
-    kinds = ((stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"), (stat.S_ISFIFO, "a FIFO"))
-    return next((name for test, name in kinds if test(mode)), "something else")
 
 
 def _check_header(path: str) -> None:

@@ -43,7 +43,10 @@ _JOB_COLUMNS = ", ".join(
     f"{field.name} {'INTEGER PRIMARY KEY' if field.name == 'number' else _KINDS[field.type]}"
     for field in attrs.fields(Job)
 )
-_OUTCOME_TYPES = {"outcome": "TEXT", "reason": "TEXT", "report": "TEXT", "worker": "TEXT", "result": "BLOB"}
+_OUTCOME_TYPES = {
+    **dict.fromkeys(("outcome", "reason", "report", "worker", "output"), "TEXT"),
+    "result": "BLOB",
+}
 
 SCHEMA = f"""
 CREATE TABLE jobs ({_JOB_COLUMNS}, crc INTEGER NOT NULL);

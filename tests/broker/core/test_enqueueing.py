@@ -3,14 +3,16 @@
 from typing import Any
 
 import pytest
-from support.core_builders import House, fresh_id, rules_of
+from support.core_builders import KIND, House, fresh_id, rules_of
 
 from stoker.broker.core import events as ev
 from stoker.broker.core.enqueueing import body_hash, contradiction
 from stoker.broker.core.rules import Rules
 from stoker.proto import limits
 from stoker.proto import messages as m
+from stoker.proto.messages import Refusal
 from stoker.proto.model import Overflow
+from stoker.proto.queuerules import QueueRules
 
 BASE = m.Enqueue("a", "send", b"payload")
 OTHER: dict[str, Any] = {
@@ -209,6 +211,25 @@ def test_overflow_beyond_the_cap_of_dead_letters_is_rejected() -> None:
     assert house.refused(house.client, m.Enqueue("b", "send", b"")) == "queue_full"
 
 
+@pytest.mark.parametrize(
+    ("overflow", "payload", "waits"),
+    [
+        (Overflow.REJECT, b"12", False),
+        (Overflow.DEAD, b"12", False),
+        (Overflow.WAIT, b"12", True),
+        (Overflow.WAIT, b"12345", False),
+    ],
+)
+def test_refusal_says_whether_waiting_for_room_is_possible(
+    overflow: Overflow, payload: bytes, *, waits: bool
+) -> None:
+    house = House(rules_of(jobs_max=1, dead_max=0, bytes_max=4, overflow=overflow))
+    house.enqueue("a", payload=b"1")
+    answer = house.ask(house.client, m.Enqueue("b", "send", payload))
+    assert isinstance(answer, Refusal)
+    assert answer.detail == {"queue": "default", "waits": waits}
+
+
 def test_kicked_overflow_runs() -> None:
     house = House(rules_of(jobs_max=0, overflow=Overflow.DEAD))
     house.enqueue("a")
@@ -402,3 +423,29 @@ def test_room_that_a_declaration_makes_is_given_to_who_waits_for_it() -> None:
     assert house.ask(house.client, m.Enqueue("b", "other", b"", queue="default", wait_ms=1000)) is None
     house.supervisor(kinds=[{"kind": "send", "queue": "mail"}])
     assert house.state("b") == "ready"
+
+
+def with_queue_policy() -> House:
+    return House(Rules(queues={"mail": QueueRules(policy={"priority": 7, "expires_ms": 30})}))
+
+
+def test_queue_settles_priority_and_expiry_where_neither_enqueue_nor_kind_says() -> None:
+    house = with_queue_policy()
+    house.enqueue("a", queue="mail")
+    house.enqueue("b", queue="mail", priority=0, expires_ms=90)
+    rows = [(house.row(id).priority, house.row(id).expires_ms) for id in ("a", "b")]
+    assert rows == [(7, 30), (0, 90)]
+
+
+def test_kind_goes_before_its_queue() -> None:
+    house = with_queue_policy()
+    house.supervisor(kinds=[{"kind": KIND, "queue": "mail", "priority": 0, "expires_ms": 90}])
+    house.enqueue("a")
+    assert (house.row("a").queue, house.row("a").priority, house.row("a").expires_ms) == ("mail", 0, 90)
+
+
+def test_kind_that_becomes_known_goes_before_its_queue() -> None:
+    house = with_queue_policy()
+    house.enqueue("a", queue="mail")
+    house.supervisor(kinds=[{"kind": KIND, "priority": 3, "expires_ms": 90}])
+    assert (house.row("a").priority, house.row("a").expires_ms) == (3, 90)

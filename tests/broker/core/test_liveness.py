@@ -6,11 +6,12 @@ import pytest
 from support.core_builders import TICKET, House, WorkerPeer
 
 from stoker.broker.core import events as ev
-from stoker.broker.core.liveness import REPORT_CALLERS_MAX
-from stoker.broker.core.rules import QueueRules, Rules
+from stoker.broker.core.liveness import DOOM_MS, REPORT_CALLERS_MAX
+from stoker.broker.core.rules import Rules
 from stoker.proto import limits
 from stoker.proto import messages as m
 from stoker.proto import work as w
+from stoker.proto.queuerules import QueueRules
 
 LEASE_MS = limits.LEASE_MS_DEFAULT
 RECONNECT_MS = limits.RECONNECT_GRACE_MS
@@ -106,9 +107,18 @@ def test_report_of_another_supervisors_worker_changes_nothing() -> None:
         ({"signal": 11}, "crash", "worker died (signal 11)"),
         ({"signal": None, "status": 3}, "crash", "worker died (exit status 3)"),
         ({"signal": None}, "crash", "worker died (status unknown)"),
+        (
+            {"signal": 6, "over_memory": True},
+            "memory",
+            "worker died (signal 6) at its job's memory limit",
+        ),
         ({"shutdown": True}, "shutdown", "its pool ended the worker, or lost the zygote"),
         ({"kill_token": [7, 7]}, "released", "ended by a kill that was meant for another attempt"),
-        ({"kill_token": [1, 1]}, "timeout", "killed, by an order from before the broker's restart"),
+        (
+            {"kill_token": [1, 1]},
+            "timeout",
+            "killed by its supervisor: silent for too long, or by an order from before a restart",
+        ),
     ],
 )
 def test_report_says_how_the_attempt_ended(report: dict[str, Any], outcome: str, reason: str) -> None:
@@ -195,11 +205,100 @@ def test_jobs_of_a_dead_supervisor_are_freed_when_their_workers_have_died(worker
     assert "supervisor_died" in house.logged
 
 
+def test_supervisor_whose_workers_have_ended_has_left_in_order() -> None:
+    house, supervisor, worker = supervised()
+    house.ack(worker, "a")
+    assert not house.core.is_missed(worker.connection)
+    house.die(worker.connection)
+    assert not house.core.is_missed(supervisor)
+    house.die(supervisor)
+    assert house.logged == ["pool_left"]
+
+
+def test_supervisor_that_hangs_up_before_it_ends_has_left_all_the_same() -> None:
+    house, supervisor, worker = supervised()
+    house.ack(worker, "a")
+    house.die(worker.connection)
+    house.hang_up(supervisor)
+    assert house.logged == ["pool_left"]
+
+
+def test_peers_with_something_open_are_missed() -> None:
+    house, supervisor, worker = supervised()
+    assert house.core.is_missed(worker.connection)
+    assert house.core.is_missed(supervisor)
+    assert not house.core.is_missed(house.client)
+
+
 def test_dead_supervisor_of_living_workers_frees_nothing() -> None:
     house, supervisor, worker = supervised()
     house.die(supervisor)
     house.ack(worker, "a")
     assert house.outcomes("a") == ["ok"]
+
+
+def test_workers_of_a_dead_supervisor_get_nothing_new() -> None:
+    house, supervisor, worker = supervised()
+    house.die(supervisor)
+    house.enqueue("b")
+    house.ack(worker, "a")
+    again = house.worker(ticket=TICKET)
+    assert (house.state("b"), house.row("b").attempt) == ("ready", 0)
+    house.die(again.connection)
+    assert house.outcomes("b") == []
+
+
+def test_worker_that_outlives_its_supervisor_is_killed_by_the_broker() -> None:
+    house, supervisor, worker = supervised()
+    house.die(supervisor)
+    house.pass_time(DOOM_MS - 1)
+    assert house.killed == []
+    house.pass_time(1)
+    assert house.killed == [worker.connection]
+    house.pass_time(DOOM_MS)
+    assert house.killed == [worker.connection] * 2
+    house.die(worker.connection)
+    assert house.outcomes("a") == ["shutdown"]
+
+
+def with_both_dead() -> House:
+    """Broker and pool ended together; the broker is back."""
+    house, _, _ = supervised()
+    house.restart()
+    house.client = house.connect()
+    assert house.core.absent_owners() == [
+        "boot-id-1/1/100/5/nonce-w1",
+        "boot-id-1/1/100/5/nonce-supervisor",
+    ]
+    return house
+
+
+@pytest.mark.parametrize("worker_first", [False, True])
+def test_job_of_a_pool_that_died_with_the_broker_is_free_at_once_and_not_charged(worker_first: bool) -> None:
+    house = with_both_dead()
+    owners = house.core.absent_owners()
+    for owner in owners if worker_first else reversed(owners):
+        house.event(ev.OwnerGone(owner))
+    assert (house.state("a"), house.outcomes("a"), house.row("a").charged) == ("ready", ["shutdown"], 0)
+    assert house.core.absent_owners() == []
+
+
+def test_job_of_a_pool_that_nobody_can_look_up_is_free_after_its_grace_and_not_charged() -> None:
+    house = with_both_dead()
+    house.event(ev.OwnerGone("boot-id-1/1/100/5/nonce-w1"))
+    house.pass_time(SUPERVISOR_MS - 1)
+    assert house.state("a") == "leased"
+    house.pass_time(1)
+    assert (house.outcomes("a"), house.row("a").charged) == (["shutdown"], 0)
+
+
+def test_supervisor_that_came_back_is_no_absent_owner() -> None:
+    house = with_both_dead()
+    house.supervisor(workers=["nonce-w1"])
+    assert house.core.absent_owners() == ["boot-id-1/1/100/5/nonce-w1"]
+    house.event(ev.OwnerGone("boot-id-1/1/100/5/nonce-supervisor"))
+    house.event(ev.OwnerGone("boot-id-1/1/100/5/nonce-w1"))
+    assert house.state("a") == "leased"
 
 
 # --- disconnected ----------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from support.core_builders import a_job
 
 from stoker.broker.core.job import Job
 from stoker.broker.core.queues import LINE_SLACK, Queue
-from stoker.broker.core.rules import QueueRules
 from stoker.proto.model import State
+from stoker.proto.queuerules import QueueRules
 
 
 def a_queue(*jobs: Job, **rules: int) -> Queue:

@@ -3,14 +3,16 @@
 from collections.abc import Callable
 
 import pytest
-from support.core_builders import House, identity_of, rules_of
+from support.core_builders import TICKET, House, identity_of, rules_of
 
 from stoker.broker.core import events as ev
 from stoker.broker.core.reporting import row
-from stoker.broker.core.rules import QueueRules, Rules
+from stoker.broker.core.rules import Rules
+from stoker.broker.core.workers import identity_text
 from stoker.proto import limits
 from stoker.proto import messages as m
 from stoker.proto import work as w
+from stoker.proto.queuerules import QueueRules
 
 # --- show ---------------------------------------------------------------------------------------------
 
@@ -69,6 +71,50 @@ def test_listed_job_is_a_short_show() -> None:
     assert listed.items() <= house.show("a").items()
 
 
+# --- progress ---------------------------------------------------------------------------------------
+
+
+def at_work() -> tuple[House, int]:
+    """Job `a` on a worker that has said how far it is, two seconds ago."""
+    house = House()
+    worker = house.worker()
+    house.enqueue("a")
+    assert house.ask(worker.connection, w.Progress(house.token("a"), 3, 12, "pages")) is None
+    house.pass_time(2000)
+    return house, worker.connection
+
+
+def test_last_progress_is_shown_while_the_attempt_runs() -> None:
+    house, worker = at_work()
+    shown = {"done": 3, "total": 12, "text": "pages", "ago_ms": 2000}
+    assert house.show("a")["progress"] == shown
+    assert house.why("a").endswith("it said 2s ago how far it is: 3 of 12 (25 %): pages")
+    house.ask(worker, w.Progress(house.token("a"), None, None, "indexing"))
+    assert house.show("a")["progress"] == {"done": None, "total": None, "text": "indexing", "ago_ms": 0}
+
+
+def test_progress_ends_with_its_attempt() -> None:
+    house, worker = at_work()
+    house.ok(worker, w.Nack(house.token("a"), "error", "no such host", after_ms=0))
+    assert (house.state("a"), house.show("a")["attempt"], house.show("a")["progress"]) == ("leased", 2, None)
+
+
+def test_progress_of_a_token_that_is_no_longer_live_is_dropped_in_silence() -> None:
+    house, worker = at_work()
+    stale = house.token("a")
+    house.ok(worker, w.Nack(stale, "error", "no such host", after_ms=0))
+    other = house.worker("nonce-w2").connection
+    assert house.ask(worker, w.Progress(stale, 12, 12)) is None
+    assert house.ask(other, w.Progress(house.token("a"), 12, 12)) is None
+    assert house.show("a")["progress"] is None
+
+
+def test_progress_is_written_nowhere() -> None:
+    house, worker = at_work()
+    house.step(ev.Received(worker, 900, w.Progress(house.token("a"), 12, 12)))
+    assert not house.core.take_changes()
+
+
 # --- why ----------------------------------------------------------------------------------------------------
 
 
@@ -116,6 +162,23 @@ def test_why_a_ready_job_does_not_run(prepare: Callable[[House], None], reason: 
     prepare(house)
     house.pass_time(1)
     assert reason in house.why("a")
+
+
+def test_why_says_how_to_start_a_pool_only_if_there_is_none() -> None:
+    house = House()
+    house.enqueue("a")
+    assert "start one with `stoker pool APP`" in house.why("a")
+    house.supervisor(kinds=[{"kind": "other"}])
+    assert house.why("a") == "no connected worker knows kind send"
+
+
+def test_figures_that_nobody_took_are_nothing() -> None:
+    house = House()
+    worker = house.worker()
+    house.enqueue("a")
+    house.ack(worker, "a")
+    (row,) = house.show("a")["history"]
+    assert (row["memory_peak_bytes"], row["cpu_ms"]) == (None, None)
 
 
 def test_job_of_a_known_kind_is_held_back_by_the_pause_alone() -> None:
@@ -246,10 +309,50 @@ def test_status_shows_a_worker_that_is_away() -> None:
 def test_status_shows_pools() -> None:
     house = House()
     house.supervised()
-    assert house.status()["pools"] == [
-        {"name": "pool", "pid": 100, "connected": True, "workers": 1, "kinds": ["send"]}
-    ]
+    (shown,) = house.status()["pools"]
+    assert shown == {
+        "name": "pool",
+        "pid": 100,
+        "identity": identity_text(identity_of("nonce-supervisor")),
+        "connected": True,
+        "workers": 1,
+        "kinds": ["send"],
+        "code": None,
+        "reload": None,
+    }
     assert house.status()["workers"][0]["pool"] == "pool"
+
+
+def test_status_shows_the_code_of_a_pool_and_its_last_reload() -> None:
+    house = House()
+    house.supervisor(code="3-5d41402a", reload_state="done", reload_mono_ms=77)
+    (shown,) = house.status()["pools"]
+    assert (shown["code"], shown["reload"]) == ("3-5d41402a", {"state": "done", "mono_ms": 77, "error": None})
+    assert house.status()["warnings"] == []
+
+
+def test_failed_reload_is_a_warning() -> None:
+    house = House()
+    house.supervisor(code="3-5d41402a", reload_state="failed", reload_mono_ms=77, reload_error="SyntaxError")
+    assert house.status()["pools"][0]["reload"]["error"] == "SyntaxError"
+    assert "the old code goes on serving" in house.status()["warnings"][0]
+
+
+def test_every_attempt_shows_the_code_that_ran_it() -> None:
+    house = House()
+    house.supervisor()
+    worker = house.worker("0123456789abcdef-3-5d41402a", ticket=TICKET)
+    house.enqueue("a")
+    assert house.show("a")["code"] == "3-5d41402a"
+    house.ack(worker, "a")
+    assert [row["code"] for row in house.show("a")["history"]] == ["3-5d41402a"]
+
+
+def test_attempt_of_a_worker_that_does_not_tell_its_code_shows_none() -> None:
+    house = House()
+    _, worker = house.supervised()
+    house.ack(worker, "a")
+    assert [row["code"] for row in house.show("a")["history"]] == [None]
 
 
 def test_status_of_very_many_queues_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,9 @@
 
 from support.core_builders import a_job, a_policy
 
-from stoker.broker.core.rules import Policy, QueueRules, Rules, own_policy, settle
+from stoker.broker.core.rules import Policy, Rules, own_policy, settle
 from stoker.proto import limits
+from stoker.proto.queuerules import QueueRules
 
 MAIL = Rules(queues={"mail": QueueRules(jobs_max=3, policy={"lease_ms": 2000, "attempts_max": 2})})
 
@@ -43,17 +44,25 @@ def test_shortest_lease_is_the_shortest_that_a_queue_asks_for() -> None:
 
 def test_settled_job_takes_what_its_enqueue_left_open() -> None:
     job = a_job(resolved=False, created_boot_ms=100)
-    settle(job, {"queue": "mail", "priority": 4, "expires_ms": 50})
+    settle(job, {"queue": "mail", "priority": 4, "expires_ms": 50}, MAIL)
     assert (job.resolved, job.queue, job.priority, job.expires_boot_ms) == (True, "mail", 4, 150)
 
 
 def test_settled_job_keeps_what_its_enqueue_said() -> None:
-    job = a_job(resolved=False, queue_given=True, priority_given=True, expires_ms=9, expires_boot_ms=9)
-    settle(job, {"queue": "mail", "priority": 4, "expires_ms": 50})
+    given = {"queue_given": True, "priority_given": True, "expires_given": True}
+    job = a_job(resolved=False, expires_ms=9, expires_boot_ms=9, **given)
+    settle(job, {"queue": "mail", "priority": 4, "expires_ms": 50}, MAIL)
     assert (job.queue, job.priority, job.expires_ms, job.expires_boot_ms) == ("default", 0, 9, 9)
 
 
 def test_settled_job_of_a_kind_without_policy_stays_as_it_is() -> None:
     job = a_job(resolved=False)
-    settle(job, {})
+    settle(job, {}, MAIL)
     assert (job.resolved, job.queue, job.priority, job.expires_boot_ms) == (True, "default", 0, 0)
+
+
+def test_settled_job_takes_from_its_queue_what_the_kind_leaves_open() -> None:
+    rules = Rules(queues={"mail": QueueRules(policy={"priority": 7, "expires_ms": 30})})
+    job = a_job(resolved=False, created_boot_ms=100, priority=1, expires_ms=5, expires_boot_ms=5)
+    settle(job, {"queue": "mail", "priority": 0}, rules)
+    assert (job.priority, job.expires_ms, job.expires_boot_ms) == (0, 30, 130)

@@ -35,6 +35,11 @@ class Waits(House):
         assert isinstance(answer, Refusal)
         return answer.code
 
+    def detail(self, caller: tuple[int, int]) -> object:
+        answer = self.answers[caller]
+        assert isinstance(answer, Refusal)
+        return answer.detail
+
 
 def full() -> tuple[Waits, WorkerPeer]:
     """A queue of one place, taken by a running job `a`."""
@@ -210,6 +215,7 @@ def test_enqueue_that_waited_in_vain_is_refused() -> None:
     caller = house.parked("b", 100)
     house.pass_time(100)
     assert house.code(caller) == "queue_full"
+    assert house.detail(caller) == {"queue": "default", "waits": True}
 
 
 def test_first_that_gives_up_makes_way_for_one_that_fits() -> None:

@@ -24,8 +24,8 @@ def test_identity_is_the_text_that_the_journal_keeps() -> None:
 def test_idle_worker_is_found_by_any_of_its_kinds() -> None:
     worker = a_worker("nonce-w1", "send resize")
     registry = a_registry(worker)
-    assert registry.idle_for("resize") is registry.idle_for("send") is worker
-    assert registry.idle_for("other") is None
+    assert registry.idle_for("resize", "mail") is registry.idle_for("send", "mail") is worker
+    assert registry.idle_for("other", "mail") is None
 
 
 def test_dead_or_disconnected_worker_has_no_free_slots() -> None:
@@ -44,8 +44,8 @@ def test_worker_leaves_the_idle_when_it_is_forgotten() -> None:
 def test_worker_that_changes_its_kinds_is_idle_for_the_new_ones_only() -> None:
     worker = a_worker("nonce-w1")
     registry = a_registry(worker)
-    registry.renew(worker, TICKET, frozenset({"resize"}), 1)
-    assert (registry.idle_for("send"), registry.idle_for("resize")) == (None, worker)
+    registry.renew(worker, TICKET, frozenset({"resize"}), None, 1)
+    assert (registry.idle_for("send", "mail"), registry.idle_for("resize", "mail")) == (None, worker)
 
 
 def test_nonce_counts_only_under_the_ticket_that_was_shown() -> None:

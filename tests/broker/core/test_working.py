@@ -189,13 +189,39 @@ def test_hello_of_a_dead_worker_is_turned_away() -> None:
     assert house.state("a") == "leased"
 
 
-@pytest.mark.parametrize("first", [a_hello(), House.pool(House())])
-@pytest.mark.parametrize("second", [a_hello(identity=identity_of("nonce-w2")), House.pool(House())])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (a_hello(), a_hello(identity=identity_of("nonce-w2"))),
+        (a_hello(), House.pool(House())),
+        (House.pool(House()), a_hello(identity=identity_of("nonce-w2"))),
+        (House.pool(House()), House.pool(House())._replace(ticket=b"another ticket..")),
+    ],
+)
 def test_connection_introduces_itself_once(first: object, second: object) -> None:
     house = House()
     connection = house.connect()
     house.ok(connection, first)
     assert house.refused(connection, second) == "bad_message"
+
+
+def test_supervisor_says_anew_what_has_changed_and_stays_connected() -> None:
+    house = House()
+    supervisor, _ = house.supervised()
+    message = house.pool(workers=["nonce-w1"])._replace(kinds=[{"kind": "other"}], code="2-5d41402a")
+    house.ok(supervisor, message)
+    (shown,) = house.status()["pools"]
+    assert (shown["kinds"], shown["code"], shown["connected"]) == (["other"], "2-5d41402a", True)
+    assert house.closed == []
+    assert house.state("a") == "leased"
+
+
+def test_refused_change_of_a_supervisor_changes_nothing_and_it_stays_connected() -> None:
+    house = House()
+    supervisor, _ = house.supervised()
+    contradiction = {"kind": "send", "backoff_ms": 2000, "backoff_cap_ms": 1000}
+    assert house.refused(supervisor, house.pool()._replace(kinds=[contradiction])) == "bad_message"
+    assert (house.closed, house.status()["pools"][0]["kinds"]) == ([], ["send"])
 
 
 def test_restarted_worker_may_show_a_ticket_that_its_ended_attempt_did_not_tell() -> None:
@@ -338,6 +364,17 @@ def test_failed_attempt_is_charged(outcome: str, state: str) -> None:
     assert (house.state("a"), house.row("a").charged, house.outcomes("a")) == (state, 1, [outcome])
 
 
+def test_crash_of_an_attempts_own_process_is_a_crash_of_which_everything_is_kept() -> None:
+    house, worker = running()
+    house.nack(worker, "a", "crash", signal=11, memory_peak_bytes=5, cpu_ms=6)
+    (row,) = house.show("a")["history"]
+    assert (row["outcome"], row["signal"], row["status"]) == ("crash", 11, None)
+    assert (row["memory_peak_bytes"], row["cpu_ms"]) == (5, 6)
+    job = house.row("a")
+    # The first one goes straight back, to the same worker, which lives.
+    assert (job.state, job.attempt, job.charged, job.crashes) == ("leased", 2, 1, 1)
+
+
 def test_handler_may_ask_for_its_delay() -> None:
     house, worker = running()
     house.nack(worker, "a", after_ms=1234)
@@ -377,3 +414,22 @@ def test_error_during_a_kill_is_still_an_error() -> None:
     house.pass_time(1000)
     house.nack(worker, "a", "error")
     assert house.outcomes("a") == ["error"]
+
+
+def test_output_of_an_attempt_is_on_record_however_it_ended() -> None:
+    house = House()
+    worker = house.worker()
+    house.enqueue("a", backoff_ms=1, backoff_cap_ms=1)
+    house.nack(worker, "a", output="failing")
+    house.pass_time(2)
+    house.ok(worker.connection, w.Ack(house.token("a"), None, 1, "going well"))
+    assert [row["output"] for row in house.show("a")["history"]] == ["failing", "going well"]
+
+
+def test_output_of_an_attempt_over_its_time_is_on_record() -> None:
+    house = House()
+    worker = house.worker()
+    house.enqueue("a", time_limit_ms=1000)
+    house.pass_time(1000)
+    assert house.refused(worker.connection, w.Ack(house.token("a"), None, 1, "too late")) == "lease_lost"
+    assert [row["output"] for row in house.show("a")["history"]] == ["too late"]

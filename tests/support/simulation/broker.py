@@ -26,7 +26,7 @@ class SimBroker:
         self._parts = parts
         self.journal = MemoryJournal()
         self._processes: dict[str, Process] = {}
-        """Workers by identity text, living or dead: what /proc would say."""
+        """Workers and supervisors by identity text, living or dead: what /proc would say."""
         self.life: Life | None = None
         self.start()
 

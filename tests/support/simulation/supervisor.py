@@ -8,6 +8,7 @@ within two seconds.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stoker.broker.core.workers import identity_text
 from stoker.proto import limits, messages, work
 from stoker.proto.messages import Message
 
@@ -44,6 +45,8 @@ class SimSupervisor:
         self._wire: Wire | None = None
         self._heartbeat_ms = 0
         self._born = 0
+        self.identity = ["boot-1", 1, self.process.pid, self.process.pid, "supervisor"]
+        broker.knows(identity_text(self.identity), self.process)
         self.process.on_death(self._died)
         self._connect()
         for _ in range(worker_count):
@@ -92,10 +95,11 @@ class SimSupervisor:
             self.process.after(self._host.heap.between(0, RECONNECT_MS_MAX), self._connect)
             return
         self._wire = wire
-        identity = ["boot-1", 1, self.process.pid, self.process.pid, "supervisor"]
         living = [worker.nonce for worker in self.workers if worker.process.alive]
         wire.send(
-            work.Pool(limits.PROTOCOL_VERSION, self.process.name, self.ticket, identity, self._kinds, living)
+            work.Pool(
+                limits.PROTOCOL_VERSION, self.process.name, self.ticket, self.identity, self._kinds, living
+            )
         )
 
     def cut(self) -> None:

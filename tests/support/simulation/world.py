@@ -9,9 +9,10 @@ from typing import Any
 
 import attrs
 
-from stoker.broker.core.rules import QueueRules, Rules
+from stoker.broker.core.rules import Rules
 from stoker.proto import limits
 from stoker.proto.model import Overflow
+from stoker.proto.queuerules import QueueRules
 
 from .. import history as h
 from .broker import SimBroker

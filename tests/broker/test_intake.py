@@ -1,0 +1,305 @@
+"""Intake: shares, turns, and how much is taken up for somebody who takes no answers."""
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+import trio
+from support.shell import eventually, serving
+from support.wire_peer import frame
+
+from stoker.broker.access import EVERYTHING, Credentials
+from stoker.broker.deadlines import Deadlines
+from stoker.broker.intake import SHARE_REQUESTS, TURNS_MS, Intake
+from stoker.broker.peer import Peer
+from stoker.broker.poller import Poller
+from stoker.proto import limits
+from stoker.proto.connection import Request
+from stoker.proto.messages import Cancel, Enqueue, Help, Jobs, Kick, Message, Show, Status, Wait, Why
+from stoker.proto.ops import BY_MESSAGE
+
+
+class Desk:
+    """An intake, and everything it took up, by peer."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[Peer, Request]] = []
+        self.ended: list[Peer] = []
+        self.now_ms = 0
+        self.turn_takes_ms = 0
+        self.is_stuck = False
+        self.deadlines = Deadlines()
+        self.intake = Intake(
+            self.deadlines,
+            round_ms=lambda: self.now_ms,
+            clock_ms=lambda: self.now_ms,
+            request=self._request,
+            said=lambda peer, event: peer.send(event.data),
+            ended=self.ended.append,
+            is_stuck=lambda: self.is_stuck,
+        )
+        self._poller = Poller()
+        self._sockets: list[socket.socket] = []
+
+    def _request(self, peer: Peer, request: Request) -> None:
+        peer.unanswered += 1
+        self.now_ms += self.turn_takes_ms
+        self.taken.append((peer, request))
+
+    def peer(self) -> Peer:
+        ours, theirs = socket.socketpair()
+        number = len(self._sockets) + 1
+        peer = Peer(number, ours, None, Credentials(7, 1, 1), EVERYTHING, self._poller, lambda _: None)
+        peer.watch()
+        self._sockets += [ours, theirs]
+        return peer
+
+    def says(self, peer: Peer, message: Message, count: int, *, begin: int = 1) -> None:
+        """The peer has sent so many of these, and it is heard."""
+        number = BY_MESSAGE[type(message)].number
+        data = b"".join(frame(number, request, *message) for request in range(begin, begin + count))
+        peer.connection.receive_data(data)
+        self.intake.hear(peer)
+
+    def give_turns(self) -> int:
+        """Rounds until nobody has a turn; how much was taken up in all."""
+        while self.intake.has_turns:
+            self.intake.take_turns()
+        return len(self.taken)
+
+    def answer(self, peer: Peer, count: int) -> None:
+        """The first so many of its requests that were taken up are answered, and it has read that."""
+        for each, request in [entry for entry in self.taken if entry[0] is peer][:count]:
+            self.intake.answered(each, request.number)
+        peer.flush()
+        self.intake.defer([peer])
+
+    def close(self) -> None:
+        for each in self._sockets:
+            each.close()
+        self._poller.close()
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    desk = Desk()
+    yield desk
+    desk.close()
+
+
+def numbers(desk: Desk, peer: Peer) -> list[int]:
+    return [request.number for each, request in desk.taken if each is peer]
+
+
+# --- shares and turns ------------------------------------------------------------------------------------
+
+
+def test_a_peer_has_a_share_and_the_rest_in_later_turns(desk: Desk) -> None:
+    peer = desk.peer()
+    desk.says(peer, Cancel("a"), 2 * SHARE_REQUESTS + 10)
+    assert len(desk.taken) == SHARE_REQUESTS
+    desk.intake.take_turns()
+    assert len(desk.taken) == 2 * SHARE_REQUESTS
+    assert desk.give_turns() == 2 * SHARE_REQUESTS + 10
+    assert numbers(desk, peer) == list(range(1, 2 * SHARE_REQUESTS + 11))
+
+
+def test_others_have_their_turn_before_one_has_its_second(desk: Desk) -> None:
+    first, second = desk.peer(), desk.peer()
+    for peer in (first, second):
+        desk.says(peer, Cancel("a"), 3 * SHARE_REQUESTS)
+    desk.intake.take_turns()
+    assert [len(numbers(desk, peer)) for peer in (first, second)] == [2 * SHARE_REQUESTS] * 2
+
+
+def test_a_costly_request_waits_for_its_turn_and_holds_back_what_follows(desk: Desk) -> None:
+    peer = desk.peer()
+    desk.says(peer, Status(), 1)
+    desk.says(peer, Cancel("a"), 1, begin=2)
+    assert desk.taken == []
+    desk.give_turns()
+    assert numbers(desk, peer) == [1]
+    desk.answer(peer, 1)
+    desk.give_turns()
+    assert numbers(desk, peer) == [1, 2]
+
+
+def test_a_round_gives_turns_for_its_time_and_at_least_one(desk: Desk) -> None:
+    for _ in range(3):
+        desk.says(desk.peer(), Why("a"), 1)
+    desk.turn_takes_ms = TURNS_MS
+    desk.intake.take_turns()
+    assert len(desk.taken) == 1
+    assert desk.give_turns() == 3
+
+
+def test_a_peer_that_waits_for_its_turn_is_not_overdue_with_a_frame(desk: Desk) -> None:
+    peer = desk.peer()
+    desk.says(peer, Cancel("a"), SHARE_REQUESTS + 1)
+    desk.now_ms += 2 * limits.FRAME_MS_MAX
+    assert list(desk.deadlines.overdue(desk.now_ms)) == []
+
+
+# --- being behind ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "count"),
+    [
+        (Status(), 1),
+        (Jobs(limit=limits.JOBS_PAGE_MAX), 1),
+        (Show("a", True), 1),
+        (Show("a"), 17),
+        (Why("a"), 65),
+        (Wait("a"), 17),
+        (Kick(queue="a", limit=limits.JOBS_PAGE_MAX), 1),
+        (Cancel("a"), 5 * SHARE_REQUESTS),
+        (Enqueue("a", "b", b""), 5 * SHARE_REQUESTS),
+    ],
+    ids=str,
+)
+def test_so_much_is_taken_up_of_a_peer_that_gets_no_answer(desk: Desk, message: Message, count: int) -> None:
+    peer = desk.peer()
+    desk.says(peer, message, 4000)
+    assert desk.give_turns() == count
+    desk.answer(peer, count)
+    assert desk.give_turns() == 2 * count
+
+
+def test_what_the_connection_answers_by_itself_is_bounded_for_a_peer_that_reads_nothing(desk: Desk) -> None:
+    peer = desk.peer()
+    desk.says(peer, Help(), 1000)
+    desk.give_turns()
+    assert peer.is_behind
+    assert peer.connection.next_event() is not None
+
+
+def test_requests_that_wait_for_something_to_happen_hold_nothing_back(desk: Desk) -> None:
+    peer = desk.peer()
+    desk.says(peer, Wait("a"), 2000)
+    waiting = 0
+    while waiting < desk.give_turns():
+        waiting += 1
+        desk.intake.waits(peer, waiting)
+    assert waiting == 2000
+
+
+def test_enqueues_that_wait_for_room_hold_nothing_back(desk: Desk) -> None:
+    peer = desk.peer()
+    desk.says(peer, Enqueue("a", "b", b"", wait_ms=1000), 2000)
+    assert desk.give_turns() == 2000
+
+
+def test_a_request_id_used_twice_leaves_nothing_reserved(desk: Desk) -> None:
+    peer = desk.peer()
+    desk.says(peer, Show("a"), 1)
+    desk.says(peer, Show("a"), 1, begin=1)
+    desk.give_turns()
+    desk.answer(peer, 2)
+    assert (peer.reserved_bytes, peer.owes, peer.unanswered) == (0, {}, 0)
+
+
+# --- all peers together ------------------------------------------------------------------------------------
+
+
+def full_of_payloads(desk: Desk) -> Peer:
+    """One peer has a payload made for it; the others' turn has not come."""
+    peers = [desk.peer() for _ in range(3)]
+    for peer in peers:
+        desk.says(peer, Show("a", True), 1)
+    desk.give_turns()
+    assert [peer for peer, _ in desk.taken] == peers[:1]
+    return peers[0]
+
+
+def test_what_is_reserved_for_all_peers_is_bounded(desk: Desk) -> None:
+    first = full_of_payloads(desk)
+    assert not desk.intake.has_turns
+    desk.answer(first, 1)
+    desk.give_turns()
+    assert len(desk.taken) == 2
+
+
+def test_who_ended_frees_what_was_reserved_for_it(desk: Desk) -> None:
+    desk.intake.left(full_of_payloads(desk))
+    desk.give_turns()
+    assert len(desk.taken) == 2
+
+
+def test_a_report_gets_through_while_nothing_gets_to_the_disk(desk: Desk) -> None:
+    full_of_payloads(desk)
+    operator = desk.peer()
+    desk.says(operator, Status(), 1)
+    desk.is_stuck = True
+    desk.give_turns()
+    assert numbers(desk, operator) == [1]
+
+
+def test_who_ended_has_no_turn_any_more(desk: Desk) -> None:
+    first, second = desk.peer(), desk.peer()
+    for peer in (first, second):
+        desk.says(peer, Why("a"), 1)
+    desk.intake.left(second)
+    desk.give_turns()
+    assert [peer for peer, _ in desk.taken] == [first]
+
+
+# --- the end ---------------------------------------------------------------------------------------------
+
+
+def test_who_is_gone_is_heard_to_the_end_but_nothing_is_made_for_it(desk: Desk) -> None:
+    peer = desk.peer()
+    peer.gone = True
+    desk.says(peer, Status(), 400)
+    desk.says(peer, Cancel("a"), 1200, begin=401)
+    desk.give_turns()
+    assert numbers(desk, peer) == list(range(401, 1601))
+    assert desk.ended[-1] is peer
+
+
+def test_an_older_connection_is_heard_out_at_once(desk: Desk) -> None:
+    peer = desk.peer()
+    desk.says(peer, Cancel("a"), 3000)
+    desk.intake.hear_out(peer)
+    assert numbers(desk, peer) == list(range(1, 3001))
+
+
+# --- in the driver -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.trio
+async def test_lines_sent_at_once_are_answered_without_waiting_for_the_clock(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        with trio.fail_after(2):
+            await peer.send(b'{"op": "status"}\n' * 100)
+            for _ in range(100):
+                assert json.loads(await peer.line())["ok"]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("message", [Cancel("a"), Wait("a"), Show("a"), Why("a"), Jobs()], ids=repr)
+async def test_all_that_was_sent_at_once_is_answered(socket_path: str, message: Message) -> None:
+    async with serving(socket_path) as shell:
+        peer = await shell.connect()
+        number = BY_MESSAGE[type(message)].number
+        await peer.send(b"".join(frame(number, request, *message) for request in range(1, 1501)))
+        answered = [(await peer.receive())[1] for _ in range(1500)]
+        assert answered == list(range(1, 1501))
+
+
+@pytest.mark.trio
+async def test_last_words_of_a_peer_that_is_gone_all_count(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer, operator = await shell.connect(), await shell.connect()
+        count = 3 * SHARE_REQUESTS
+        # Begun with something costly, whose turn would come later.
+        await peer.send(frame(16, 1) + b"".join(frame(10, 2 + n, f"j{n}", "b", b"") for n in range(count)))
+        peer.close()
+
+        async def all_there() -> bool:
+            queues = (await operator.ask(Status()))[2]["queues"]
+            return bool(queues.get("default", {}).get("ready") == count)
+
+        await eventually(all_there, "all that was enqueued is there")

@@ -1,0 +1,66 @@
+"""Being another user, for tests that root runs: whom to be, and an interpreter which that user can run.
+
+A user and a group that no host has an entry for, so that nobody's files are in play. The interpreter of
+the tests may lie in a directory that is root's alone; another one of the same version does as well.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+UID, GID = 54321, 54322
+OTHER_UID = 54323
+
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def python_for_all() -> list[str]:
+    """The beginning of a command line: an interpreter that any user may run, with stoker on its path.
+
+    Skips the test where there is none.
+    """
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for path in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}"):
+        command = ["env", f"PYTHONPATH={_ROOT / 'pypath'}:{os.pathsep.join(_packages())}", path]
+        if os.path.exists(path) and _runs(command):
+            return command
+    pytest.skip(f"no {name} that another user may run")
+
+
+def _packages() -> list[str]:
+    return [path for path in sys.path if path.endswith("site-packages")]
+
+
+def _runs(command: list[str]) -> bool:
+    script = "import stoker.cli.main, stoker.worker.supervisor"
+    ran = subprocess.run(
+        [*command, "-c", script],
+        user=UID,
+        group=GID,
+        extra_groups=[],
+        cwd="/",
+        check=False,
+        capture_output=True,
+    )
+    return ran.returncode == 0
+
+
+def python_as(uid: int, gid: int, script: str, *arguments: str, groups: list[int] | None = None) -> str:
+    """What a script prints that runs as this user."""
+    ran = subprocess.run(
+        [*python_for_all(), "-c", script, *arguments],
+        user=uid,
+        group=gid,
+        extra_groups=groups or [],
+        cwd="/",
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
