@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -75,7 +75,7 @@ def environ(short_directory: Path) -> dict[str, str]:
 
 
 @contextmanager
-def running(*words: str, environ: dict[str, str]) -> Iterator[None]:
+def running(*words: str, environ: dict[str, str]) -> Generator[None]:
     """A daemon in the examples' directory, ended in order afterwards."""
     command = [sys.executable, "-m", "stoker.cli.main", *words]
     process = subprocess.Popen(command, cwd=EXAMPLES, env=environ, start_new_session=True)
@@ -146,9 +146,10 @@ def test_fetcher_fetches_side_by_side(environ: dict[str, str]) -> None:
 @pytest.mark.slow
 def test_nightly_job_runs_once_a_day_however_often_it_is_asked_for(environ: dict[str, str]) -> None:
     with running("up", "nightly:app", "--workers", "2", environ=environ):
-        for _ in range(3):
-            id = stoker("enqueue", "nightly_report", "--id", "report-2026-11-29", environ=environ)
-        assert stoker("wait", id, environ=environ) == '"2026-11-29"'
+        day = "report-2026-11-29"
+        said = [stoker("enqueue", "nightly_report", "--id", day, environ=environ) for _ in range(3)]
+        assert said == [day] * 3
+        assert stoker("wait", day, environ=environ) == '"2026-11-29"'
     rows = sqlite3.connect(environ["REPORTS"]).execute("SELECT * FROM reports").fetchall()
     assert rows == [("2026-11-29", "report-2026-11-29")]
 

@@ -336,7 +336,7 @@ def test_included_module_is_imported_by_the_pool_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "more_handlers.py").write_text("imported = True")
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     app = App(include=["more_handlers"])
     assert "more_handlers" not in sys.modules
     app.gather()
