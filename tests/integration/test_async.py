@@ -130,9 +130,10 @@ def test_running_coroutines_outlive_the_broker(stack: Stack) -> None:
         assert (handle.wait(20).state, handle.wait(20).attempt) == ("done", 1)
 
 
-def test_term_lets_running_jobs_finish_and_gives_back_the_rest(stack: Stack) -> None:
-    running_jobs = [stack.client.enqueue("nap", [2.0]) for _ in range(3)]
-    wait_until(lambda: stack.queue().get("leased") == 3, "all run")
+def test_term_lets_running_jobs_finish_and_gives_back_the_rest(stack: Stack, tmp_path: Path) -> None:
+    marks = [tmp_path / str(number) for number in range(3)]
+    running_jobs = [stack.client.enqueue("mark_and_nap", [str(mark), 2.0]) for mark in marks]
+    wait_until(lambda: all(mark.exists() for mark in marks), "all run")
     assert stack.pool is not None
     stack.pool.send_signal(signal.SIGTERM)
     wait_until(lambda: "drain_begins" in (stack.directory / "pool.log").read_text(), "it drains")

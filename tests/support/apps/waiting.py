@@ -19,6 +19,12 @@ async def nap(seconds: float) -> str:
     return current_job().id
 
 
+@app.job
+async def mark_and_nap(path: str, seconds: float) -> None:
+    await anyio.Path(path).touch()
+    await trio.sleep(seconds)
+
+
 @app.job(loop="asyncio")
 async def asyncio_nap(seconds: float) -> str:
     await asyncio.sleep(seconds)
