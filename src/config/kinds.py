@@ -201,10 +201,9 @@ class Turns(Kind):
     """Queues that a pool takes jobs from, as a tuple of (name, weight): in order if all weights are 0."""
 
     def __init__(self) -> None:
-        allowed = (
-            f'a list of queues: in order, such as "mail,default", or by weights from 1 to {limits.WEIGHT_MAX}'
-        )
-        super().__init__("QUEUE,...", f'{allowed}, such as "mail=3,default=1"')
+        order = 'queues, each once: in order ("mail,default"; in a file ["mail", "default"])'
+        weights = f'all with weights from 1 to {limits.WEIGHT_MAX} ("mail=3,default=1")'
+        super().__init__("QUEUE,...", f"a list of {order}, or {weights}")
 
     def parse(self, text: str) -> tuple[tuple[str, int], ...]:
         return self._checked([self._one(item.strip()) for item in text.split(",")])

@@ -204,7 +204,13 @@ class AsyncWorker:
         self._output.begin(token)
         function = self._hooks.within_task(handler.function, current_job)
         answer = await async_attempt.run(
-            function, token, job.payload, strike, fits=handler.fits, faults=handler.faults
+            function,
+            token,
+            job.payload,
+            strike,
+            flavour=self._flavour,
+            fits=handler.fits,
+            faults=handler.faults,
         )
         reporter.end()
         said = self._output.end(token)

@@ -65,8 +65,9 @@ def test_exception_is_the_end_of_its_attempt_alone(
     assert beside.wait(20).attempt == 1
 
 
-def test_time_limit_cancels_and_the_handler_may_tidy_up(stack: Stack, tmp_path: Path) -> None:
-    outcome = end(stack, "tidy_up", str(tmp_path / "mark"), time_limit_s=0.3, attempts_max=1)
+@pytest.mark.parametrize("kind", ["tidy_up", "asyncio_tidy_up"])
+def test_time_limit_cancels_and_the_handler_may_tidy_up(stack: Stack, tmp_path: Path, kind: str) -> None:
+    outcome = end(stack, kind, str(tmp_path / "mark"), time_limit_s=0.3, attempts_max=1)
     assert outcome.outcome == "timeout"
     assert (tmp_path / "mark").read_text() == "tidied up"
 

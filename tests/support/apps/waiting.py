@@ -59,6 +59,15 @@ async def tidy_up(path: str) -> None:
             await anyio.Path(path).write_text("tidied up")
 
 
+@app.job(loop="asyncio")
+async def asyncio_tidy_up(path: str) -> None:
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(0.3)
+        await anyio.Path(path).write_text("tidied up")
+
+
 @app.job
 async def swallow() -> str:
     for _ in range(1000):
