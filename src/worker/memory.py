@@ -38,6 +38,9 @@ GREW_BYTES = 32 * limits.MIB
 QUICK_S = 0.001
 """No job that took less has filled GREW_BYTES with anything, so nothing is read after it."""
 
+_M_ARENA_MAX = -8
+"""Of mallopt(3)."""
+
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _RESIDENT, _SHARED, _DATA = 1, 2, 5
 """Fields of /proc/self/statm, in pages."""
@@ -56,6 +59,7 @@ class MemoryLimit:
     """The limit of one kind. `mark` stores in the start page from which peak on a death is its fault."""
 
     def __init__(self, bytes_max: int, mark: Callable[[int], None]) -> None:
+        _share_one_arena()
         self._bytes_max = bytes_max
         self._mark = mark
         self._before: tuple[int, int] | None = None
@@ -163,3 +167,16 @@ def _trim() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def _share_one_arena() -> None:
+    """Have all threads allocate from one arena from now on, where the C library is glibc.
+
+    It would give each an arena of its own, which stays mapped when what was in it is freed: the next job
+    would begin with that, and could fill it on top of its limit.
+    """
+    import ctypes
+
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_M_ARENA_MAX, 1)

@@ -36,6 +36,11 @@ def test_limit_of_the_pool_ends_an_attempt_and_not_its_worker(stack: Stack) -> N
     assert stack.client.enqueue("pid").result(10) == worker["pid"]
 
 
+def test_limit_does_not_grow_with_what_threads_have_taken_before(stack: Stack) -> None:
+    taken = [stack.client.enqueue("mib_to_be_had", [threads]).result(20) for threads in (1, 0, 4, 0, 4, 0)]
+    assert max(taken) <= 64
+
+
 def test_crash_of_an_isolated_job_is_on_record_and_its_worker_lives_on(stack: Stack) -> None:
     (worker,) = stack.workers()
     attempt = last_attempt(stack, "crash")

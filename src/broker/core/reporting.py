@@ -163,6 +163,10 @@ class Reporting:
         if job.suspect:
             return ["a worker died while it ran this and other jobs: it waits for one that runs nothing else"]
         reasons = [f"every worker that knows kind {job.kind} is busy"]
+        if any(worker.runs_alone or worker.clears for worker in self._registry.serving(job.kind, job.queue)):
+            reasons.append(
+                "one runs a job alone, or makes room for that, since a worker died with several jobs"
+            )
         best = queue.best({job.kind})
         if best is not None and best is not job:
             reasons.append(f"job {best.id} is before it in queue {queue.name} (priority, then arrival)")

@@ -195,3 +195,10 @@ def test_suspects_of_a_paused_queue_clear_nobody() -> None:
     for id in ("g", "h"):
         house.ok(house.client, m.Enqueue(id, KIND, b"x", queue="other"))
     assert sorted(holders(house, "g", "h")) == ["nonce-w2", "nonce-w3"]
+
+
+def test_why_names_the_suspect_that_others_wait_for() -> None:
+    house, _ = crashed("a", "b")
+    another(house)
+    house.enqueue("c")
+    assert "runs a job alone" in house.why("c")

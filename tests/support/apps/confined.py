@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import threading
 
 from stoker import App, DeadJob, current_job
 
@@ -54,3 +55,30 @@ def pass_on() -> str:
 def pass_on_isolated() -> str:
     """The same from a process that has inherited that client."""
     return pid.enqueue().id
+
+
+@app.job
+def mib_to_be_had(in_threads: int) -> int:
+    """How much small memory there is to be had, by so many threads together; 0: by the main thread."""
+    kept: list[list[bytes]] = []
+    all_run = threading.Barrier(max(in_threads, 1))
+
+    def take() -> None:
+        taken: list[bytes] = []
+        kept.append(taken)
+        # A thread needs memory too: nobody takes any before all have theirs.
+        all_run.wait()
+        try:
+            while True:
+                taken.append(b"x" * (100 * 1024))
+        except MemoryError:
+            return
+
+    threads = [threading.Thread(target=take) for _ in range(in_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if not threads:
+        take()
+    return sum(map(len, kept)) * 100 // 1024
