@@ -4,7 +4,7 @@ Only values are checked here, each refused by its name; whether a path exists or
 out by whoever opens it. Defaults are those of the table.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -85,8 +85,8 @@ class PoolSettings:
 def broker_settings(effective: Effective, environ: Mapping[str, str], uid: int) -> BrokerSettings:
     """For the broker. What is wrong is put down in `effective`, to be refused before they are used."""
     values = _values(effective, BROKER) | _values(effective, LOG)
-    values["socket"] = _socket(effective, environ, uid)
-    values["data"] = _data(effective, environ, uid)
+    values["socket"] = _path(effective, "broker.socket", socket_path, environ, uid)
+    values["data"] = _path(effective, "broker.data", state_directory, environ, uid)
     group = effective.values["broker.socket_group"]
     values["socket_gid"] = None if group.value is None else _gid(effective, group)
     queues = {name: queue_rules(said) for name, said in effective.queues.items()}
@@ -99,7 +99,7 @@ def pool_settings(effective: Effective, environ: Mapping[str, str], uid: int) ->
     if group.value is not None and user is None:
         effective.mistake(At(group.origin, "pool.group"), "needs a user as well (pool.user)")
     values = _values(effective, POOL) | _values(effective, LOG)
-    return PoolSettings(socket=_socket(effective, environ, uid), **values)
+    return PoolSettings(socket=_path(effective, "broker.socket", socket_path, environ, uid), **values)
 
 
 def queue_rules(said: Mapping[str, Said]) -> QueueRules:
@@ -113,29 +113,23 @@ def _values(effective: Effective, table: str) -> dict[str, Any]:
     return {setting.field: effective.value(setting.name) for setting in keys_of(table).values()}
 
 
-def _socket(effective: Effective, environ: Mapping[str, str], uid: int) -> str:
-    path, origin = effective.values["broker.socket"]
+def _path(
+    effective: Effective,
+    name: str,
+    decide: Callable[[str | None, Mapping[str, str], int], str],
+    environ: Mapping[str, str],
+    uid: int,
+) -> str:
+    """Where something is, by what was said of it and who asks."""
+    path, origin = effective.values[name]
     try:
-        return socket_path(path, environ, uid)
+        return decide(path, environ, uid)
     except AddressError as error:
-        _mistake_of_path(effective, "broker.socket", origin, error)
+        line = f"{At(origin, name)}: {error}"
+        # Two programs look for one socket; it is one mistake.
+        if line not in effective.mistakes:
+            effective.mistakes.append(line)
         return ""
-
-
-def _data(effective: Effective, environ: Mapping[str, str], uid: int) -> str:
-    path, origin = effective.values["broker.data"]
-    try:
-        return state_directory(path, environ, uid)
-    except AddressError as error:
-        _mistake_of_path(effective, "broker.data", origin, error)
-        return ""
-
-
-def _mistake_of_path(effective: Effective, name: str, origin: str, error: AddressError) -> None:
-    line = f"{At(origin, name)}: {error}"
-    # Two programs look for one socket; it is one mistake.
-    if line not in effective.mistakes:
-        effective.mistakes.append(line)
 
 
 def _gid(effective: Effective, group: Said) -> int | None:
