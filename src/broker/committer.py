@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..proto import limits, work
-from .core.effects import Changes, Effect, Push
+from .core.effects import Answer, Changes, Effect, Push
 from .journal import Journal, JournalFullError
 from .payloads import PayloadCache
 from .thread import JournalRunner
@@ -119,6 +119,7 @@ class Committer:
         self._effects: list[Effect] = []
         self._looks: list[_Question] = []
         self._stepped = False
+        self._is_urgent = False
         self._in_flight: _Batch | None = None
         self.handed_over = 0
         """How often a batch was given to the journal: tells one in flight from the next."""
@@ -132,6 +133,11 @@ class Committer:
         return self._stepped or bool(self._looks)
 
     @property
+    def is_patient(self) -> bool:
+        """Something gathers, and nobody is held up if it goes on gathering for a moment."""
+        return self._stepped and not (self._is_urgent or self._looks or self._in_flight)
+
+    @property
     def is_idle(self) -> bool:
         """Nothing is held back and nothing is in flight."""
         return self._in_flight is None and not self.is_open
@@ -140,6 +146,7 @@ class Committer:
         """Hold the effects of a step of the core, which may have changed something even if there are none."""
         self._stepped = True
         self._effects += effects
+        self._is_urgent = self._is_urgent or not (effects and all(map(_is_patient, effects)))
 
     def look(self, look: Look, done: Callable[[Any], None], *, may_pass: bool = False) -> None:
         """Read from the journal behind everything decided so far; `done` gets what was read.
@@ -159,7 +166,7 @@ class Committer:
             return
         changes = self._take_changes() if self._stepped else Changes()
         effects, looks = self._effects, self._looks
-        self._effects, self._looks, self._stepped = [], [], False
+        self._effects, self._looks, self._stepped, self._is_urgent = [], [], False, False
         self._cache.note(changes)
         payloads, missing = self._cache.take(_pushed_jobs(effects))
         if changes or missing or looks:
@@ -234,3 +241,7 @@ def _pushed_jobs(effects: Sequence[Effect]) -> list[int]:
     """Numbers of the jobs that effects hand out."""
     pushes = (effect.message for effect in effects if type(effect) is Push)
     return [message.number for message in pushes if isinstance(message, work.Job)]
+
+
+def _is_patient(effect: Effect) -> bool:
+    return type(effect) is Answer and effect.patient

@@ -41,21 +41,26 @@ class Delivery:
 
     def deliver(self, effect: Effect, payloads: Mapping[int, bytes]) -> None:
         """Carry out one effect. `LookAgain` is not for anybody outside and never comes here."""
-        if isinstance(effect, Log):
+        if isinstance(effect, Answer):
+            if (peer := self.peers.get(effect.connection)) is not None:
+                self.reply(peer, effect.request, effect.message)
+        elif isinstance(effect, Push):
+            if (peer := self.peers.get(effect.connection)) is not None:
+                self._push(peer, effect.message, payloads)
+        elif isinstance(effect, Log):
             self._log.event(effect.event, **effect.fields)
-            return
-        assert not isinstance(effect, LookAgain)
+        else:
+            assert not isinstance(effect, LookAgain)
+            self._deliver_rare(effect)
+
+    def _deliver_rare(self, effect: Refuse | Close | KillPeer) -> None:
         peer = self.peers.get(effect.connection)
         if isinstance(effect, KillPeer):
             self._kill(peer or self._departures.peer(effect.connection))
         elif peer is None:
             return
-        elif isinstance(effect, Answer):
-            self.reply(peer, effect.request, effect.message)
         elif isinstance(effect, Refuse):
             self.reply(peer, effect.request, effect.refusal)
-        elif isinstance(effect, Push):
-            self._push(peer, effect.message, payloads)
         else:
             self._close(peer, effect)
 

@@ -26,10 +26,11 @@ import trio
 from ..proto import limits, work
 from ..proto.connection import UNANSWERABLE, Ended, Refused, Request
 from ..proto.messages import Enqueue, Hello, Jobs, Refusal, Snapshot, StatusReport, Wait
+from .batchtimes import BatchTimes
 from .chores import CHECKPOINT_MS
 from .clock import Clock
 from .committer import Committer
-from .core.effects import Answer, Effect, LookAgain, Refuse
+from .core.effects import Answer, Effect, LookAgain, Push, Refuse
 from .core.events import (
     Connected,
     Event,
@@ -59,9 +60,6 @@ from .thread import HANDOVER_S, LoopRunner
 STALL_MS = 100
 """Later than this, the loop did not run when it should have: shorter than any sensible lease."""
 
-HELD_MS = 50
-"""A batch that is longer in flight holds up what time would do to leases; half the shortest lease."""
-
 STALL_ROUNDS_MAX = 256
 """Rounds that read what waited during a stall, at most."""
 
@@ -76,6 +74,9 @@ ROUNDS_MAX = 16
 VISITS_MAX = 4
 """Visits to the journal that one round waits for: a look-up, the commit of what it led to, and the same
 for a text peer's next line."""
+
+_WITH_NAME = (Hello, work.Pool)
+"""Messages that say who a peer is."""
 
 FINISH_MS = 1000
 """After an error of a peer, or at the end of the broker: how long what is unanswered may still take."""
@@ -125,6 +126,7 @@ class Driver:
             make_room=storage.make_room,
             cache=PayloadCache(limits.PAYLOAD_CACHE_BYTES),
         )
+        self._times = BatchTimes(self.committer)
         self.questions = Questions(core, self.committer, self._perform, self._intake.looked_up)
         self._snapshots = Snapshots(snapshots, self.committer, runner, self.commit_failed)
         self._listener: Listener | None = None
@@ -138,11 +140,6 @@ class Driver:
         self._waited_for: int = 0
         self._stop_wanted = False
         self._stop_by_ms: int | None = None
-        self._held_since_ms: int | None = None
-        """Since when a batch does not get to the disk: it does not fit (unlike `committer.is_stuck` also
-        while it is tried again), or the disk takes long over it."""
-        self._batch = 0
-        self._batch_since_ms = 0
         self._chores: Callable[[Now], int] = lambda _: limits.WALL_RECHECK_MS
         self._tick_by_ms = 0
         self.poller.add(runner.fileno(), IN, lambda _: runner.drain_wakeup())
@@ -201,14 +198,14 @@ class Driver:
         if self._chores_by_ms <= started_ms:
             self._chores_by_ms = started_ms + min(self._chores(self.now), self._watch_peers())
         self._departures.pass_time(started_ms)
-        if self._core_by_ms <= started_ms and not self._is_held():
+        if self._core_by_ms <= started_ms and not self._times.look(started_ms):
             self.step(TimePassed())
         visits = self._runner.submitted
         self._settle()
         if self._runner.submitted != visits:
             self._chores_by_ms = min(self._chores_by_ms, started_ms + CHECKPOINT_MS)
         self.questions.trim()
-        self._watch_batch()
+        self._times.watch(self.now.mono_ms)
         if self._failure is not None:
             raise self._failure
         if self._is_over():
@@ -232,22 +229,9 @@ class Driver:
                 self._listener.keep_in_place()
         return self._tick_by_ms - mono_ms
 
-    def _watch_batch(self) -> None:
-        """Note when the batch in flight was handed over."""
-        if self.committer.handed_over != self._batch:
-            self._batch, self._batch_since_ms = self.committer.handed_over, self.now.mono_ms
-
-    def _is_held(self) -> bool:
-        """Whether a batch does not get to the disk: what waits for it must not age, since nobody has it."""
-        takes_long = self.now.mono_ms - self._batch_since_ms >= HELD_MS
-        if self._held_since_ms is None and self.committer.is_in_flight and takes_long:
-            self._held_since_ms = self._batch_since_ms
-            self.committer.report_stored()
-        return self._held_since_ms is not None
-
     def _core_ms(self) -> int:
         """In how many milliseconds the core is to be told of the time."""
-        if self._held_since_ms is not None:
+        if self._times.is_held:
             # What is overdue stays so: it must not keep the loop awake.
             return limits.WALL_RECHECK_MS
         return self._core.next_deadline(self.now)
@@ -255,7 +239,8 @@ class Driver:
     def _delay_ms(self) -> int:
         if self._intake.has_turns:
             return 0
-        delay_ms = self._departures.delay_ms(self.now.mono_ms)
+        mono_ms = self.now.mono_ms
+        delay_ms = self._times.delay_ms(mono_ms, self._departures.delay_ms(mono_ms))
         if self._listener is not None and self._listener.rests:
             delay_ms = min(delay_ms, REST_MS)
         if self._stop_by_ms is not None:
@@ -269,7 +254,7 @@ class Driver:
         for _ in range(STALL_ROUNDS_MAX):
             if not self.poller.poll():
                 break
-        if self._held_since_ms is None:
+        if not self._times.is_held:
             # Else it is a part of what `commit_stored` will tell.
             self.step(Stalled(late_ms))
 
@@ -291,7 +276,8 @@ class Driver:
 
     def _hand_over(self) -> None:
         self.questions.ask()
-        self.committer.flush()
+        if self._stop_wanted or not self._times.may_wait(self.now.mono_ms):
+            self.committer.flush()
         if not self.committer.is_open and self._batch_bytes:
             self._batch_bytes = 0
             over_budget, self._over_budget = self._over_budget, []
@@ -304,7 +290,8 @@ class Driver:
     def step(self, event: Event) -> None:
         """One event through the core; what it wants done waits for the commit."""
         effects = self._core.step(event, self.now)
-        self.committer.add([effect for effect in effects if not self._leaves_now(effect)])
+        # A push never leaves at once, and is every second effect there is.
+        self.committer.add([each for each in effects if type(each) is Push or not self._leaves_now(each)])
 
     def _leaves_now(self, effect: Effect) -> bool:
         if isinstance(effect, Answer):
@@ -368,7 +355,7 @@ class Driver:
             credentials = peer.credentials
             is_text = bool(peer.connection.is_text)
             self.step(Connected(peer.id, credentials.uid, credentials.pid, is_text))
-        if isinstance(message, Hello | work.Pool):
+        if isinstance(message, _WITH_NAME):
             self._take_name(peer, message)
         self.questions.admit(peer, number, message)
 
@@ -388,7 +375,12 @@ class Driver:
     def _perform(self, peer: Peer, event: Received) -> None:
         """A message whose turn has come."""
         message, request = event.message, event.request
-        if isinstance(message, Jobs):
+        if isinstance(message, Enqueue):
+            self._count(peer, len(message.payload))
+            if self._storage.take(len(message.payload), self.now):
+                self.step(StorageChanged(True))
+            self.step(event)
+        elif isinstance(message, Jobs):
             self.committer.look(
                 lambda journal: page_of_jobs(journal, message),
                 lambda page: self._delivery.reply(peer, request, page),
@@ -397,10 +389,6 @@ class Driver:
         elif isinstance(message, Snapshot):
             self._snapshots.write(message.name, lambda reply: self._delivery.reply(peer, request, reply))
         else:
-            if isinstance(message, Enqueue):
-                self._count(peer, len(message.payload))
-                if self._storage.take(len(message.payload), self.now):
-                    self.step(StorageChanged(True))
             self.step(event)
             if isinstance(message, Wait):
                 self._intake.waits(peer, request)
@@ -450,16 +438,13 @@ class Driver:
 
     def commit_full(self) -> None:
         """The committer holds a batch that does not fit."""
-        if self._held_since_ms is None:
-            self._held_since_ms = self.now.mono_ms
+        self._times.found_full(self.now.mono_ms)
         if self._storage.became_full(self.now):
             self.step(StorageChanged(True))
 
     def commit_stored(self) -> None:
         """It has been stored after all; whether the storage is still full is for the next survey."""
-        assert self._held_since_ms is not None
-        held_ms = self.now.mono_ms - self._held_since_ms
-        self._held_since_ms = None
+        held_ms = self._times.stored(self.now.mono_ms)
         self._log.event("batch_stored_after_all", held_ms=held_ms)
         self.step(Stalled(held_ms))
 

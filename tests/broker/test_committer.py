@@ -99,6 +99,27 @@ def test_steps_before_a_flush_share_one_commit(bench: Bench) -> None:
     assert bench.journal.statistics()["commits"] == 1
 
 
+def test_batch_of_answers_that_hold_nobody_up_is_patient_until_another_effect_joins(bench: Bench) -> None:
+    assert not bench.committer.is_patient
+    bench.committer.add([Answer(1, 1, Done(), patient=True)])
+    assert bench.committer.is_patient
+    bench.decide(2)
+    assert not bench.committer.is_patient
+    bench.committer.flush()
+    assert bench.released == [1, 2]
+    bench.committer.add([Answer(1, 3, Done(), patient=True)])
+    assert bench.committer.is_patient
+
+
+def test_batch_is_not_patient_for_a_step_without_effects_or_a_look_up(bench: Bench) -> None:
+    bench.committer.add([])
+    assert not bench.committer.is_patient
+    bench.committer.flush()
+    bench.committer.add([Answer(1, 1, Done(), patient=True)])
+    bench.committer.look(lambda journal: journal.find("job-1"), lambda _: None)
+    assert not bench.committer.is_patient
+
+
 def test_batch_without_changes_is_released_at_once_when_nothing_is_in_flight(bench: Bench) -> None:
     bench.decide(1)
     bench.committer.flush()

@@ -99,6 +99,26 @@ async def test_job_is_pushed_with_its_payload_and_acked(socket_path: str) -> Non
 
 
 @pytest.mark.trio
+async def test_acks_wait_a_moment_and_share_the_commit_that_somebody_needs(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        worker, client = await a_worker(shell, slots=2), await shell.connect()
+        tokens: list[Any] = []
+        for id in ("a", "b"):
+            await client.ask(enqueue(id))
+            tokens.append((await worker.receive())[2])
+        commits = shell.journal.statistics()["commits"]
+        shell.clock.stop()
+        for token in tokens:
+            await worker.say(work.Ack(token))
+        with trio.move_on_after(0.05) as scope:
+            await worker.receive()
+        assert scope.cancelled_caught
+        await client.ask(Status())
+        assert [await worker.receive() for _ in tokens] == [[ANSWER, 2], [ANSWER, 3]]
+        assert shell.journal.statistics()["commits"] == commits + 1
+
+
+@pytest.mark.trio
 async def test_payload_that_left_memory_is_read_from_the_journal(socket_path: str) -> None:
     async with serving(socket_path) as shell:
         worker, client = await a_worker(shell), await shell.connect()

@@ -52,13 +52,18 @@ class LogLines(Log):
 
 
 class SkewedClock:
-    """The real time, plus what a test adds to it."""
+    """The real time, plus what a test adds to it; or the time at which it was stopped."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0
+        self._stopped_at: Now | None = None
+
+    def stop(self) -> None:
+        """No time passes any more."""
+        self._stopped_at = clock.now()
 
     def __call__(self) -> Now:
-        now = clock.now()
+        now = self._stopped_at or clock.now()
         return Now(now.mono_ms + self.ahead_ms, now.boot_ms + self.ahead_ms, now.wall_ms + self.ahead_ms)
 
 

@@ -16,12 +16,13 @@ from .job import Image
 
 @attrs.define
 class Answer:
-    """Answer one request."""
+    """Answer one request. `patient`: nobody is held up by it, so it may wait for a commit with more in it."""
 
     connection: int
     request: int
     message: Message
     now: bool = False
+    patient: bool = False
 
 
 @attrs.define
@@ -117,7 +118,7 @@ class Changes:
     paused: Sequence[tuple[str, bool]] = ()
     """(queue or '' for all, paused): insert or delete."""
     sequence: int | None = None
-    """The counter behind numbers and positions, if it moved."""
+    """Up to where the counter behind numbers and positions is reserved, if that changed."""
 
     def __bool__(self) -> bool:
         return bool(

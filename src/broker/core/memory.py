@@ -24,6 +24,10 @@ from .timers import Timers
 
 POLICIES_KEPT = 1024
 
+NUMBERS_RESERVED = 1000
+"""So many numbers ahead the counter is written down: a page less in almost every commit. A start of the
+broker goes on behind what was reserved, so a crash leaves a gap of that size."""
+
 # Members by names of their own: in Python 3.11 looking one up in its class costs more than a call.
 _LEASED, _READY, _SCHEDULED = State.LEASED, State.READY, State.SCHEDULED
 
@@ -67,7 +71,7 @@ class Memory:
         self._deleted: list[tuple[int, str, bytes, int]] = []
         self._kinds: dict[str, tuple[str, str, dict[str, Any]]] = {}
         self._paused: dict[str, bool] = {}
-        self._sequence_saved = 0
+        self._sequence_reserved = 0
 
     # --- effects ---------------------------------------------------------------------------------
 
@@ -98,7 +102,7 @@ class Memory:
 
     def restore_sequence(self, sequence: int) -> None:
         """The counter as the journal has it."""
-        self.sequence = self._sequence_saved = sequence
+        self.sequence = self._sequence_reserved = sequence
 
     def restore_paused(self, name: str) -> None:
         """A pause that outlived a restart."""
@@ -292,6 +296,13 @@ class Memory:
 
     # --- batches ----------------------------------------------------------------------------------
 
+    def _reserved(self) -> int | None:
+        """What the counter is to be on disk, if that has to change."""
+        if self.sequence <= self._sequence_reserved:
+            return None
+        self._sequence_reserved = self.sequence + NUMBERS_RESERVED
+        return self._sequence_reserved
+
     def take_changes(self) -> fx.Changes:
         """Everything since the last call, for one transaction; of each job only its last image."""
         images: list[Image] = [image(job) for job in self._changed.values()]
@@ -302,9 +313,8 @@ class Memory:
             deleted=self._deleted,
             kinds=list(self._kinds.values()),
             paused=list(self._paused.items()),
-            sequence=self.sequence if self.sequence != self._sequence_saved else None,
+            sequence=self._reserved(),
         )
-        self._sequence_saved = self.sequence
         self._changed = {}
         self._payloads = []
         self._outcomes = []

@@ -47,6 +47,10 @@ _WITH_LOOK_UPS = frozenset(
 )
 
 
+# Not `Kick | Drop`, which makes a new union each time it is come by.
+_OF_MANY = (messages.Kick, messages.Drop)
+
+
 @attrs.frozen
 class Want:
     """One look-up: a job by `id`, or the up to `limit` oldest dead jobs of `queue`."""
@@ -186,6 +190,8 @@ class Core:
 
     def wants(self, message: messages.Message) -> Sequence[Want]:
         """What must be looked up before this message is stepped."""
+        if type(message) not in _WITH_LOOK_UPS:
+            return ()
         memory = self._memory
         if isinstance(message, messages.Enqueue):
             if message.id in memory.by_id or (
@@ -200,7 +206,7 @@ class Core:
             return () if message.id in memory.by_id else (Want(message.id, history=True),)
         if isinstance(message, messages.Why | messages.Cancel):
             return () if message.id in memory.by_id else (Want(message.id),)
-        if isinstance(message, messages.Kick | messages.Drop):
+        if isinstance(message, _OF_MANY):
             if message.id is not None:
                 return () if message.id in memory.by_id else (Want(message.id),)
             return () if message.queue is None else (Want(queue=message.queue, limit=message.limit),)
@@ -217,9 +223,7 @@ class Core:
             if self._is_out_of_date(event):
                 self._memory.effects.append(fx.LookAgain(event))
                 return
-            if isinstance(message, messages.Kick | messages.Drop) and (
-                (message.id is None) == (message.queue is None)
-            ):
+            if isinstance(message, _OF_MANY) and ((message.id is None) == (message.queue is None)):
                 text = "say which: either `id` or `queue`"
                 self._memory.refuse(event.connection, event.request, "bad_message", text)
                 return

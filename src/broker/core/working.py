@@ -197,7 +197,10 @@ class Working:
             )
         else:
             # The answer is made first: it leaves in front of the next job, after the same commit.
-            self._memory.answer(event.connection, event.request, messages.Done())
+            # Its worker is free as soon as it has been read, and only keeps it until it is confirmed.
+            self._memory.effects.append(
+                fx.Answer(event.connection, event.request, messages.Done(), patient=True)
+            )
             self._leasing.succeed(lease, message.duration_ms, message.result, message.output)
 
     def nack(self, event: Received, message: work.Nack) -> None:

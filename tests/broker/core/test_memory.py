@@ -5,7 +5,7 @@ from support.core_builders import House, a_job
 from stoker.broker.core.events import Now
 from stoker.broker.core.job import COLUMNS
 from stoker.broker.core.lifecycle import Command
-from stoker.broker.core.memory import POLICIES_KEPT, Memory
+from stoker.broker.core.memory import NUMBERS_RESERVED, POLICIES_KEPT, Memory
 from stoker.broker.core.rules import Rules
 from stoker.broker.core.timers import SWEEP_SLACK
 from stoker.proto import messages as m
@@ -34,12 +34,18 @@ def test_batch_is_taken_once() -> None:
     assert not memory.take_changes()
 
 
-def test_sequence_is_written_when_it_moved() -> None:
+def test_numbers_are_reserved_on_disk_before_any_of_them_is_shown() -> None:
     memory = a_memory()
     memory.restore_sequence(7)
     assert memory.take_changes().sequence is None
     assert memory.next_number() == 8
-    assert memory.take_changes().sequence == 8
+    reserved = memory.take_changes().sequence
+    assert reserved == 8 + NUMBERS_RESERVED
+    while memory.sequence < reserved:
+        memory.next_number()
+        assert memory.take_changes().sequence is None
+    assert memory.next_number() == reserved + 1
+    assert memory.take_changes().sequence == reserved + 1 + NUMBERS_RESERVED
 
 
 def test_image_is_taken_when_the_batch_closes() -> None:
