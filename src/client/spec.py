@@ -5,44 +5,45 @@ is one list of them; only what could not even be sent is refused in this file, b
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from ..proto.errors import StokerError
 from ..proto.ids import uuid7
 from ..proto.messages import Enqueue
 from . import values
 
+# For type checkers alone: to make such a class takes as long as the rest of this file.
 if TYPE_CHECKING:
     from datetime import datetime
+    from typing import TypedDict
+
+    class EnqueueOptions(TypedDict, total=False):
+        """Options of an enqueue; one that is None or left out follows the kind, the queue, the default.
+
+        `payload` are raw bytes in place of args and kwargs. `priority`: lower runs first. `run_at` is a
+        datetime with a time zone, or seconds since 1970. `expires_s`: dead if it has not started by
+        then. `wait_s`: how long to wait for room in a full queue that lets one wait.
+        """
+
+        payload: bytes | None
+        id: str | None
+        queue: str | None
+        priority: int | None
+        delay_s: float | None
+        run_at: "datetime | float | None"
+        expires_s: float | None
+        attempts_max: int | None
+        crashes_max: int | None
+        time_limit_s: float | None
+        lease_s: float | None
+        backoff_s: float | None
+        backoff_cap_s: float | None
+        headers: Mapping[str, str] | None
+        wait_s: float | None
 
 
 class OptionError(StokerError, ValueError):
     """An option of an enqueue that cannot be meant. Nothing was sent."""
-
-
-class EnqueueOptions(TypedDict, total=False):
-    """Options of an enqueue; one that is None or left out follows the kind, the queue, the default.
-
-    `payload` are raw bytes in place of args and kwargs. `priority`: lower runs first. `run_at` is a
-    datetime with a time zone, or seconds since 1970. `expires_s`: dead if it has not started by
-    then. `wait_s`: how long to wait for room in a full queue that lets one wait.
-    """
-
-    payload: bytes | None
-    id: str | None
-    queue: str | None
-    priority: int | None
-    delay_s: float | None
-    run_at: "datetime | float | None"
-    expires_s: float | None
-    attempts_max: int | None
-    crashes_max: int | None
-    time_limit_s: float | None
-    lease_s: float | None
-    backoff_s: float | None
-    backoff_cap_s: float | None
-    headers: Mapping[str, str] | None
-    wait_s: float | None
 
 
 class JobSpec:

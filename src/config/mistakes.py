@@ -4,7 +4,6 @@ A line begins with where the mistake is (a file and its line, an environment var
 the key, and says what is allowed. Light, because commands of the client load it too.
 """
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -18,5 +17,8 @@ class SettingError(ValueError):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean x?` where one of the known words is much like it, else nothing."""
+    # Seldom wanted, and not free.
+    import difflib
+
     found = difflib.get_close_matches(word.replace("-", "_"), list(known), 1)
     return f"; did you mean {found[0]}?" if found else ""
