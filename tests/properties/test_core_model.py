@@ -403,7 +403,7 @@ class CoreAgainstModel(RuleBasedStateMachine):
         self.ready_before = self._ready()
         self.broker.restart()
         self.connections.clear()
-        self.model.restarted(self.now.mono_ms)
+        self.model.restarted(self.now.mono_ms, self.broker.core.sequence)
         for worker in self.model.workers.values():
             if worker.report_by is not None:
                 # The shell looks at /proc and says which owners are dead.

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.driving import restored
-from support.lockstep import FakeClock, Lockstep
+from support.lockstep import FakeClock, Lockstep, NumberedCore
 
 from stoker.broker.core import effects as fx
 from stoker.broker.core import events as ev
@@ -34,7 +34,7 @@ NEVER_RESTORED = frozenset({"epoch"})
 Step = Callable[["Past"], None]
 
 
-class Compared(Core):
+class Compared(NumberedCore):
     """A core that shows what a restart must bring back."""
 
     def lasting(self) -> dict[str, Any]:
@@ -50,11 +50,6 @@ class Compared(Core):
             "paused": memory.paused_all,
             "ids_kept": memory.ids_kept,
         }
-
-    @property
-    def sequence(self) -> int:
-        """The last number given."""
-        return self._memory.sequence
 
     @staticmethod
     def _fields(job: Job) -> dict[str, Any]:

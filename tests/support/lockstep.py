@@ -40,10 +40,21 @@ class FakeClock:
         self._now = self._now._replace(wall_ms=self._now.wall_ms + step_ms)
 
 
+class NumberedCore(Core):
+    """A core that says how far it has counted."""
+
+    @property
+    def sequence(self) -> int:
+        """The last number given; right after a restart what was reserved before."""
+        return self._memory.sequence
+
+
 class Lockstep:
     """See the module. What was sent to each connection is in `answers` and `pushes`, in order."""
 
-    def __init__(self, rules: Rules, chance: Callable[[], float], make: type[Core] = Core) -> None:
+    def __init__(
+        self, rules: Rules, chance: Callable[[], float], make: type[NumberedCore] = NumberedCore
+    ) -> None:
         self._rules = rules
         self._make = make
         self._chance = chance
@@ -55,7 +66,7 @@ class Lockstep:
         self._connections = 0
         self._requests = 0
 
-    def _restored(self) -> Core:
+    def _restored(self) -> NumberedCore:
         return restored(self.journal, self._make, self._rules, self.clock, self._chance)
 
     def connect(self, pid: int = 1) -> int:

@@ -304,8 +304,13 @@ class Model:
 
     # --- time -----------------------------------------------------------------------------------------------
 
-    def restarted(self, mono_ms: int) -> None:
-        """The broker is back: workers have their grace, leases begin anew, a drain is over."""
+    def restarted(self, mono_ms: int, sequence: int) -> None:
+        """The broker is back: workers have their grace, leases begin anew, a drain is over.
+
+        It goes on counting at `sequence`, behind whatever it may have given.
+        """
+        assert sequence >= self.sequence
+        self.sequence = sequence
         self.draining = False
         for worker in self.workers.values():
             worker.connected = False
