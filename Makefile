@@ -72,6 +72,18 @@ slow: $(STAMP) ## only the tests with real processes, real kills and real waits
 rounds: $(STAMP) ## the random kills, ROUNDS=200 times each
 	$(BIN)/python -m pytest tests/integration -m slow --timeout=3600 --rounds $(ROUNDS) $(SEED_OPTION)
 
+.PHONY: faults
+faults: $(STAMP) ## what goes wrong, a little of each: kills, power cuts, full disks, hostile peers
+	PYTHONPATH=tests $(PYTEST) -p support.proof.verdict tests/faults $(SEED_OPTION)
+
+.PHONY: proof
+proof: $(STAMP) ## the same at length, in pieces that resume; MINUTES=60 ONLY="a b"
+	PYTHONPATH=tests $(BIN)/python -m support.proof $(if $(MINUTES),--minutes $(MINUTES)) $(ONLY)
+
+.PHONY: proof-table
+proof-table: $(STAMP) ## what the long runs have done so far, into docs/guarantees.md
+	PYTHONPATH=tests $(BIN)/python -m support.proof --table
+
 .PHONY: sim
 sim: $(STAMP) ## the seeded simulation; SEED=n replays a run
 	$(PYTEST) tests/simulation $(SEED_OPTION)

@@ -34,7 +34,13 @@ def wheel_of(built: Path) -> Path:
 def test_wheel_holds_one_package_and_its_metadata(built: Path) -> None:
     names = zipfile.ZipFile(wheel_of(built)).namelist()
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"stoker"}
+    assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"stoker"}
+
+
+def test_wheel_holds_the_units_for_a_service_manager(built: Path) -> None:
+    names = zipfile.ZipFile(wheel_of(built)).namelist()
+    units = {Path(name).name for name in names if "/data/share/stoker/systemd/" in name}
+    assert units == {path.name for path in (sources.ROOT / "contrib" / "systemd").iterdir()}
 
 
 def test_wheel_holds_every_module_and_the_marker_of_types(built: Path) -> None:
@@ -52,7 +58,7 @@ def test_sdist_holds_source_tests_and_docs(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         tops = {name.split("/")[1] for name in archive.getnames() if "/" in name}
-    assert {"src", "tests", "docs", "examples", "benchmarks", "LICENSE", "README.md"} <= tops
+    assert {"src", "tests", "docs", "examples", "benchmarks", "contrib", "LICENSE", "README.md"} <= tops
 
 
 def test_installed_wheel_gives_the_command(built: Path, tmp_path: Path) -> None:

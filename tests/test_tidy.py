@@ -17,7 +17,10 @@ SLEEPERS: set[str] = set()
 
 TEXTS = sorted(
     path
-    for pattern in ("*.md", "*.toml", "Makefile", ".ci/*", "docs/**/*.md", "examples/*", "benchmarks/*.py")
+    for pattern in (
+        *("*.md", "*.toml", "Makefile", ".ci/*"),
+        *("docs/**/*.md", "examples/*", "benchmarks/*.py", "contrib/**/*"),
+    )
     for path in sources.ROOT.glob(pattern)
     if path.is_file()
 )
@@ -132,7 +135,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_every_test_directory_mirrors_a_source_directory_or_has_a_purpose_of_its_own() -> None:
-    own = {"support", "conformance", "properties", "simulation", "faults", "integration", "compat"}
+    own = {"support", "data", "conformance", "properties", "simulation", "faults", "integration", "compat"}
     mirrored = {path.name for path in sources.SRC.iterdir() if path.is_dir()}
     found = {path.name for path in sources.TESTS.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert found - own - mirrored == set()

@@ -11,6 +11,7 @@ from ..proto.errors import LocalProtocolError
 from ..proto.messages import Message, Refusal
 from .core.effects import Answer, Close, Effect, KillPeer, Log, LookAgain, Push, Refuse
 from .departures import Departures
+from .laggards import Laggards
 from .log import Log as EventLog
 from .peer import HOLD_ANSWER, HOLD_OVER, Peer
 
@@ -23,6 +24,7 @@ class Delivery:
         departures: Departures,
         log: EventLog,
         *,
+        round_ms: Callable[[], int],
         answered: Callable[[Peer, int], None],
         is_over: Callable[[Peer], None],
     ) -> None:
@@ -30,6 +32,7 @@ class Delivery:
         self._log = log
         self._answered = answered
         self._is_over = is_over
+        self._laggards = Laggards(round_ms)
         self._unsent: dict[Peer, None] = {}
         self._resumed: list[Peer] = []
         self.peers: dict[int, Peer] = {}
@@ -118,8 +121,23 @@ class Delivery:
             for peer in unsent:
                 if peer.flush():
                     self._resumed.append(peer)
+                if peer.unread_bytes or peer in self._laggards:
+                    self._cut_off(self._laggards.flushed(peer))
                 if peer.over or not peer.is_reachable:
                     self._is_over(peer)
+
+    def cut_off_overdue(self) -> None:
+        """End the connections of those who have read nothing for too long, at the next `flush`."""
+        self._cut_off(self._laggards.overdue())
+
+    def _cut_off(self, peers: Sequence[Peer]) -> None:
+        for peer in peers:
+            credentials = peer.credentials
+            self._log.event(
+                "cut_off", burst=1, uid=credentials.uid, pid=credentials.pid, unread_bytes=peer.unread_bytes
+            )
+            peer.broken, peer.reason = True, "it does not read"
+            self._unsent[peer] = None
 
     def take_resumed(self) -> list[Peer]:
         """Peers of which more may be taken up than at the last call: a line was answered, or they caught up."""

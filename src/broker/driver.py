@@ -115,7 +115,11 @@ class Driver:
             is_stuck=lambda: self.committer.is_stuck,
         )
         self._delivery = Delivery(
-            self._departures, log, answered=self._intake.answered, is_over=self._end_if_over
+            self._departures,
+            log,
+            round_ms=lambda: self.now.mono_ms,
+            answered=self._intake.answered,
+            is_over=self._end_if_over,
         )
         self._peers = self._delivery.peers
         self.committer = Committer(
@@ -225,6 +229,7 @@ class Driver:
                 self._time_out(peer, code, text)
             for peer in self.deadlines.to_finish(mono_ms):
                 self._end_if_over(peer)
+            self._delivery.cut_off_overdue()
             if self._listener is not None:
                 self._listener.keep_in_place()
         return self._tick_by_ms - mono_ms

@@ -53,6 +53,9 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 """Where locks and syncs are promises of another machine. One host, one disk: that is the contract."""
 
+MOUNTS = "/proc/self/mountinfo"
+"""Where the kernel lists the file systems of this process."""
+
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -70,12 +73,28 @@ def prepare_directory(path: str, *, uid: int, mode: int = 0o700, gid: int | None
         raise DirectoryUnusableError(
             path, f"cannot be made: {error.strerror}; choose another with --data"
         ) from None
+    return _check(path, status, uid)
+
+
+def check_directory(path: str, *, uid: int, mounts_path: str = MOUNTS) -> str:
+    """The same for one that is there, and changes nothing; FileNotFoundError if it is not there.
+
+    `uid` is whose broker would use it; whether it may be read and written is asked for this process.
+    `mounts_path` lists the file systems.
+    """
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        raise DirectoryUnsafeError(path, "is a symbolic link; name the directory it points to")
+    return _check(path, status, uid, mounts_path)
+
+
+def _check(path: str, status: os.stat_result, uid: int, mounts_path: str = MOUNTS) -> str:
     _check_directory(path, status, uid)
     real = os.path.realpath(path)
     _check_parents(real, uid)
     if not os.access(real, os.R_OK | os.W_OK | os.X_OK):
         raise DirectoryUnusableError(path, "may not be read and written; chmod u=rwx it")
-    kind = file_system(real)
+    kind = file_system(real, mounts_path)
     if kind in NETWORK_FILE_SYSTEMS:
         raise NetworkFileSystemError(
             path, f"is on a network file system ({kind}); use a local disk with --data"
@@ -150,7 +169,7 @@ def _mode(status: os.stat_result) -> str:
     return f"{stat.S_IMODE(status.st_mode):04o}"
 
 
-def file_system(real: str, mounts_path: str = "/proc/self/mountinfo") -> str:
+def file_system(real: str, mounts_path: str = MOUNTS) -> str:
     """The type of the file system a real path is on; empty if the kernel does not say."""
     try:
         with open(mounts_path, encoding="utf-8", errors="surrogateescape") as file:

@@ -51,6 +51,7 @@ REST_MS = 100
 GIVES_WAY_MS = 1000
 """After so long without a first word, or the rest of what was begun."""
 
+_OUT_OF_DESCRIPTORS = Refusal("too_many_connections", "out of file descriptors")
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -165,6 +166,8 @@ class Listener:
             peer = self._admit(connected, now_ms)
             if peer is not None:
                 accepted.append(peer)
+            if self.rests:
+                break
         return accepted
 
     def _admit(self, connected: socket.socket, now_ms: int) -> Peer | None:
@@ -181,8 +184,14 @@ class Listener:
                 return None
             pidfd = _pidfd(connected, credentials.pid)
         except OSError as error:
-            self._log.event("connection_refused", burst=1, error=error)
-            connected.close()
+            if error.errno in _NO_DESCRIPTORS:
+                # There was one for the connection, and none to watch its process by.
+                self._log.event("accept_failed", burst=1, error=error, connections=self.connection_count)
+                self._turn_away(connected, _OUT_OF_DESCRIPTORS, -1)
+                self._rest(now_ms)
+            else:
+                self._log.event("connection_refused", burst=1, error=error)
+                connected.close()
             return None
         return self._enter(connected, pidfd, credentials, roles, now_ms)
 
@@ -249,12 +258,15 @@ class Listener:
         os.close(self._reserve)
         try:
             connected, _address = self._place.listener.accept()
-            self._turn_away(connected, Refusal("too_many_connections", "out of file descriptors"), -1)
+            self._turn_away(connected, _OUT_OF_DESCRIPTORS, -1)
         except OSError:
             # Nothing can be done for them now; they wait in the backlog.
             pass
         finally:
             self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._rest(now_ms)
+
+    def _rest(self, now_ms: int) -> None:
         self._rests_until_ms = now_ms + REST_MS
         self._poller.remove(self._place.listener.fileno())
 

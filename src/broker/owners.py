@@ -7,6 +7,7 @@ and the reconnect grace decides.
 """
 
 import os
+from collections.abc import Callable
 
 from .clock import boot_id
 
@@ -21,13 +22,32 @@ def pid_namespace() -> int:
     return os.stat("/proc/self/ns/pid").st_ino
 
 
-class Owners:
-    """Judges identities as this process sees them. Tests bring their own boot and /proc."""
+def exists(pid: int) -> bool:
+    """Whether the number is in use, asked in a way that shows processes of other users as well."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
-    def __init__(self, *, boot: str | None = None, namespace: int | None = None, proc: str = "/proc") -> None:
+
+class Owners:
+    """Judges identities as this process sees them. Tests bring their own boot, /proc and numbers in use."""
+
+    def __init__(
+        self,
+        *,
+        boot: str | None = None,
+        namespace: int | None = None,
+        proc: str = "/proc",
+        exists: Callable[[int], bool] = exists,
+    ) -> None:
         self._boot = boot_id() if boot is None else boot
         self._namespace = pid_namespace() if namespace is None else namespace
         self._proc = proc
+        self._exists = exists
 
     def is_proved_dead(self, owner: str) -> bool:
         """Whether the process of that identity text has certainly ended."""
@@ -44,7 +64,8 @@ class Owners:
             with open(f"{self._proc}/{pid}/stat", "rb") as file:
                 stat = file.read()
         except (FileNotFoundError, ProcessLookupError):
-            return False
+            # Where /proc hides what belongs to others (`hidepid`, ProtectProc=), it looks like this too.
+            return self._exists(pid)
         except OSError:
             # Hidden or unreadable is no proof.
             return True

@@ -83,6 +83,7 @@ class Peer:
         "queued",
         "reason",
         "reserved_bytes",
+        "sent_bytes",
         "unanswered",
     )
 
@@ -127,6 +128,8 @@ class Peer:
         """After an error: when to close even if something is unanswered. 0: no such time."""
         self.last_words = b""
         """The error that ends the connection. It leaves behind all answers."""
+        self.sent_bytes = 0
+        """All that its socket has taken."""
         self.reason = ""
         self._poller = poller
         self.holds = 0
@@ -229,6 +232,11 @@ class Peer:
         return not (self.gone or self.broken)
 
     @property
+    def unread_bytes(self) -> int:
+        """What its socket has not taken; after `flush`, what it has not read."""
+        return self._outgoing_bytes
+
+    @property
     def is_flushed(self) -> bool:
         """Nothing is on its way out, or nothing can be."""
         return self._outgoing_bytes == 0 or not self.is_reachable
@@ -256,13 +264,15 @@ class Peer:
 
     def _sent_of(self, data: bytes) -> int:
         try:
-            return self._socket.send(data, _DONT_WAIT)
+            sent = self._socket.send(data, _DONT_WAIT)
         except BlockingIOError:
             return 0
         except OSError:
             # The hang-up will be reported by epoll, after what is still to be read.
             self.broken = True
             return 0
+        self.sent_bytes += sent
+        return sent
 
     # --- end -----------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ Retention only looks here: the core decides which rows go, and they go with an o
 """
 
 import contextlib
+import os
+import resource
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ import attrs
 from ..proto import limits
 from .core.events import Now
 from .files import Ballast, free_bytes
-from .journal import Journal, JournalFullError, Retention
+from .journal import Journal, JournalBrokenError, JournalFullError, Retention
 from .log import Log
 
 FULL_LASTS_MS = 5000
@@ -27,6 +29,19 @@ file size) would otherwise be run into again and again."""
 
 JOB_BYTES = 1024
 """What a job takes on the disk besides its payload, rounded up."""
+
+
+def _bytes_below_file_limit(statistics: Mapping[str, int]) -> int:
+    """What the journal may still grow by under a limit of file sizes (`ulimit -f`), if there is one.
+
+    Folded in, its log makes it longer by at most the log's own length. Nothing helps who has come to this
+    limit, the ballast neither, so enqueues must be refused before.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit == resource.RLIM_INFINITY:
+        return limits.INTEGER_MAX
+    return max(0, limit - statistics["journal_bytes"] - statistics["wal_bytes"])
+
 
 PruneRow = tuple[int, str, bytes, bool, str, str, int]
 """As `events.PruneFound` has it."""
@@ -57,6 +72,8 @@ class Storage:
         self._last: Survey | None = None
         self._taken = 0
         self._taken_when_asked = 0
+        self._made_room = False
+        self._place: tuple[int, int] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -67,21 +84,36 @@ class Storage:
 
     def make_room(self, journal: Journal) -> None:
         """A commit did not fit: give up what was kept back for this. On the loop, if the commit was."""
+        self._made_room = True
         self._ballast.release()
         journal.checkpoint_if_due()
 
     def survey(self, journal: Journal, boot_ms: int) -> Survey:
-        """Look at the disk, and do the small chores."""
+        """Look at the disk, and do the small chores. JournalBrokenError if the directory is not ours any more."""
+        self._keep_in_place()
         ids_forgotten = 0
         with contextlib.suppress(JournalFullError):
             # If it does not fit, nothing was changed, and the free bytes below say what matters.
             ids_forgotten = journal.forget_ids(boot_ms=boot_ms, limit=limits.PRUNE_ROWS)
+        statistics = journal.statistics()
         return Survey(
-            free_bytes(self._directory),
+            min(free_bytes(self._directory), _bytes_below_file_limit(statistics)),
             self._ballast.fill(spare_bytes=self._low_water_bytes),
             ids_forgotten,
-            journal.statistics(),
+            statistics,
         )
+
+    def _keep_in_place(self) -> None:
+        """The directory must be the one that it was: unmounted, moved or replaced, the next start would not
+        find what is being written to what is left of it."""
+        try:
+            status = os.stat(self._directory)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise JournalBrokenError(f"{self._directory}: the directory is gone; bring it back") from error
+        place = (status.st_dev, status.st_ino)
+        self._place = self._place or place
+        if place != self._place:
+            raise JournalBrokenError(f"{self._directory}: is another directory now; bring the old one back")
 
     def prunable(self, journal: Journal, boot_ms: int) -> Sequence[PruneRow]:
         """Rows whose retention is over, for the core to decide on."""
@@ -95,6 +127,10 @@ class Storage:
         A survey is a second old at most, and a second is enough to fill a disk. So what was taken in
         since counts as gone, twice: it is in the log first and in the journal later.
         """
+        if self._made_room:
+            # What was kept back is for acks. The next survey may be a second away, in which jobs would use it up.
+            self._made_room = False
+            return bool(self.became_full(now))
         self._taken += 2 * (payload_bytes + JOB_BYTES)
         if self._last is None or self._last.free_bytes - self._taken >= self._low_water_bytes:
             return False
@@ -116,6 +152,7 @@ class Storage:
         if now.mono_ms - self._full_since.mono_ms < FULL_LASTS_MS:
             return None
         self._full_since = None
+        self._made_room = False
         self._log.event("storage_has_room", free_bytes=survey.free_bytes)
         return False
 

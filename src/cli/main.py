@@ -44,6 +44,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "snapshot": ("flow", "Have the broker write a copy of its journal."),
         "reload": ("reload", "Have pools load their code anew, and wait until they have."),
         "config": ("config", "The settings as they are, and where each came from."),
+        "doctor": ("doctor", "What is wrong with this host or the journal, and what to do."),
         "decode": ("decode", "Make a recorded byte stream readable."),
     },
 }

@@ -27,6 +27,10 @@ class Exit(IntEnum):
     """The connection ended before the answer: it may or may not have happened."""
     JOB_FAILED = 8
     """The job that was waited for ended without success."""
+    DOUBTFUL = 9
+    """`stoker doctor` found something that should be looked at."""
+    UNFIT = 10
+    """`stoker doctor` found that a broker would not start or takes no jobs, or something damaged."""
 
     DATA_REFUSED = 65
     """Wrong, corrupt, newer or foreign file. A restart cannot help."""

@@ -9,7 +9,7 @@ nothing there takes a float, so NaN and infinities have no way in.
 anything is built from the rest.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
@@ -100,38 +100,42 @@ def is_exactly(value: Any, kind: type) -> bool:
     return type(value) is kind
 
 
-def unique_map(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+def unique_map(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
     """A map of text keys in which none came twice; ValueError if not so. JSON uses it too."""
-    items = list(pairs)
-    result = dict(items)
-    if len(result) != len(items):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         raise ValueError("duplicate key in a map")
     # msgpack's own strict mode lets bytes pass beside text.
-    if not all(type(key) is str for key in result):
-        raise ValueError("a key of a map is not text")
+    for key in result:
+        if type(key) is not str:
+            raise ValueError("a key of a map is not text")
     return result
 
 
 class _Count:
-    """Lets so many lists and maps pass."""
+    """Lets so many lists and maps pass, and so much in them."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_items_left", "_left")
 
     def __init__(self, containers_max: int) -> None:
         self._left = containers_max
+        self._items_left = limits.ITEMS_MAX
 
     def seen_list(self, value: list[Any]) -> list[Any]:
-        self._one_less()
+        self._one_less(len(value))
         return value
 
-    def seen_map(self, pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-        self._one_less()
+    def seen_map(self, pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+        self._one_less(len(pairs))
         return unique_map(pairs)
 
-    def _one_less(self) -> None:
+    def _one_less(self, items: int) -> None:
         self._left -= 1
+        self._items_left -= items
         if self._left < 0:
             raise ValueError("too many lists and maps in one frame")
+        if self._items_left < 0:
+            raise ValueError("too many items in the lists and maps of one frame")
 
 
 def _brief(error: Exception) -> str:

@@ -76,6 +76,10 @@ ANSWER_ITEMS_MAX = 65_536
 CONTAINERS_MAX = 4096
 """Lists and maps in one request: an empty one is 1 byte there and 70 in memory. Full lists fit twice."""
 
+ITEMS_MAX = 16_384
+"""What all lists and maps of one request may hold together: numbers and short texts are one to three bytes
+there and up to 60 in memory. The largest list of kinds with all their policies has 12,000."""
+
 JOBS_PAGE_MAX = 1000
 """Rows in one answer to `jobs`; a caller pages on with `after`."""
 
@@ -110,6 +114,14 @@ OUTGOING_BYTES_PAUSE = 256 * KIB
 
 OUTGOING_BYTES_MAX = 32 * MIB
 """A peer with so much unread is disconnected: it has stopped reading altogether."""
+
+UNREAD_MS_MAX = 30 * SECOND_MS
+"""A client that has taken nothing for so long of what waits for it is disconnected: it has most likely been
+stopped, and when it goes on it asks again."""
+
+UNREAD_BYTES_MAX = 64 * MIB
+"""What all peers together may leave unread. Above it those are disconnected that have taken nothing for
+longest: one alone is held to a quarter of a megabyte and one answer, but there may be thousands."""
 
 READ_BYTES = 64 * KIB
 
@@ -241,6 +253,10 @@ LOW_WATER_BYTES_MIN = 4 * MIB
 
 LOW_WATER_BYTES = 32 * MIB
 """Room for a whole log and its folding in. Free space below which enqueues are refused with `storage_full` while everything else goes on."""
+
+JOURNAL_BYTES_CHECKED = 256 * MIB
+"""A journal up to this size is looked at whole at each start, which takes a second at most. A larger one
+only after a storage error, and by `stoker doctor`."""
 
 WAL_BYTES_CHECKPOINT = 4 * MIB
 """The log's size from which it is folded into the journal, when there is a moment for it, and from twice

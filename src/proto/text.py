@@ -100,21 +100,26 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def _refuse_crowded(line: bytes) -> None:
-    # An empty list is two bytes here and seventy in memory. Brackets inside strings cost nothing, so
-    # a line that looks crowded is counted again without its strings.
-    if _brackets(line) > limits.CONTAINERS_MAX and _brackets(_without_strings(line)) > limits.CONTAINERS_MAX:
+    # An empty list is two bytes here and seventy in memory, a number two and thirty. What is inside strings
+    # costs nothing, so a line that looks crowded is counted again without its strings.
+    if _is_crowded(line) and _is_crowded(_without_strings(line)):
         raise RemoteProtocolError(
-            "bad_frame", f"more than {limits.CONTAINERS_MAX} lists and maps in one line"
+            "bad_frame",
+            f"more than {limits.CONTAINERS_MAX} lists and maps, or {limits.ITEMS_MAX} items, in one line",
         )
+
+
+def _is_crowded(line: bytes) -> bool:
+    return line.count(b"[") + line.count(b"{") > limits.CONTAINERS_MAX or line.count(b",") > limits.ITEMS_MAX
 
 
 def _without_strings(line: bytes) -> bytes:
     # Two backslashes first: the second of them escapes nothing.
-    return _STRING.sub(b"", line.replace(rb"\\", b"").replace(rb"\"", b""))
-
-
-def _brackets(line: bytes) -> int:
-    return line.count(b"[") + line.count(b"{")
+    unescaped = line.replace(rb"\\", b"").replace(rb"\"", b"")
+    if unescaped.count(b'"') > 4 * limits.ITEMS_MAX:
+        # More strings than there may be keys and items: not worth the search for their ends.
+        return line
+    return _STRING.sub(b"", unescaped)
 
 
 def _refuse_constant(name: str) -> float:

@@ -65,6 +65,7 @@ def work(
     process.die_with_parent(zygote_pid)
     os.setsid()
     process.set_name("stoker-worker")
+    process.go_first_when_memory_is_short()
     _reset_signals()
     page = StartPage(page_fd, fork.slots)
     os.close(page_fd)

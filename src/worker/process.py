@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from types import FrameType
 from typing import NamedTuple
 
@@ -24,6 +25,9 @@ STRIKE_SIGNAL = signal.SIGRTMIN + 7
 
 RECONNECT_SIGNAL = signal.SIGRTMIN + 8
 """The supervisor to a worker that may be deep in a handler: the broker is back."""
+
+OOM_SCORE_ADJ = 500
+"""Half of all memory counted on top: when it runs out, a worker is ended, and with it one job."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -183,19 +187,29 @@ def set_name(name: str) -> None:
         file.write(name)
 
 
+def go_first_when_memory_is_short() -> None:
+    """Be the kernel's choice before broker and supervisor, with all programs that are started from here."""
+    # What a service manager has set may be more. It cannot be refused but by a sandbox without /proc.
+    with suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+        if int(file.read()) < OOM_SCORE_ADJ:
+            file.seek(0)
+            file.write(str(OOM_SCORE_ADJ))
+
+
 def become_subreaper() -> None:
     """Orphans among this process's descendants become its children, instead of init's."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed when the thread that made this process ends; ProcessLookupError if that was before.
+    """Be killed when the thread that made this process ends; at once if it has already.
 
     Forked children do not inherit it, and a change of uid clears it: call it after that.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        raise ProcessLookupError(f"parent {parent} has ended already")
+        # A moment later the kernel would have done it. Nobody is left to whom an error could be told.
+        signal.raise_signal(signal.SIGKILL)
 
 
 def live_without_parent() -> None:

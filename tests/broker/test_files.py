@@ -14,6 +14,7 @@ from stoker.broker.files import (
     LOCK,
     Ballast,
     OwnerLock,
+    check_directory,
     check_files,
     file_system,
     free_bytes,
@@ -24,6 +25,7 @@ from stoker.broker.refusals import (
     DirectoryUnsafeError,
     DirectoryUnusableError,
     FileForeignError,
+    NetworkFileSystemError,
     OwnedError,
     StartRefusedError,
 )
@@ -143,6 +145,19 @@ def test_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
     paths = ("/var/lib", "/home/me", "/homeless", "/home/my disk/state", "/srv")
     found = [file_system(path, str(mounts)) for path in paths]
     assert found == ["ext4", "nfs4", "ext4", "xfs", "fuse.sshfs"]
+
+
+def test_directory_on_a_network_file_system_is_refused(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"1 0 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / {tmp_path} rw - nfs4 server:/x rw\n")
+    with pytest.raises(NetworkFileSystemError, match=r"network file system \(nfs4\); use a local disk"):
+        check_directory(str(tmp_path), uid=UID, mounts_path=str(mounts))
+
+
+def test_check_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        check_directory(str(tmp_path / "none"), uid=UID)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_file_system_is_unknown_without_a_list_of_mounts(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
 """The listener: places and their limits, strangers, descriptors running out, and the death of peers."""
 
+import array
+import errno
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -102,11 +105,12 @@ def descriptors_left(count: int) -> Generator[None]:
 
 
 @pytest.mark.trio
-async def test_out_of_descriptors_is_said_and_the_listener_rests(socket_path: str) -> None:
+@pytest.mark.parametrize("left", [1, 2])
+async def test_out_of_descriptors_is_said_and_the_listener_rests(socket_path: str, left: int) -> None:
     async with serving(socket_path) as shell:
         old = await a_client(shell)
-        # One for the socket of the newcomer's own end, none for ours.
-        with descriptors_left(1):
+        # One for the socket of the newcomer's own end, one for ours or none, none to watch its process by.
+        with descriptors_left(left):
             newcomer = await shell.connect()
             await wait_for(shell, "accept_failed")
             assert await newcomer.refusal() == "too_many_connections"
@@ -122,6 +126,22 @@ async def test_full_service_is_back_when_descriptors_are(socket_path: str) -> No
             await wait_for(shell, "accept_failed")
         with trio.fail_after(1):
             await a_client(shell)
+
+
+@pytest.mark.trio
+async def test_descriptors_that_are_sent_along_are_not_received(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        peer = await a_client(shell)
+        before = len(os.listdir("/proc/self/fd"))
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))
+        try:
+            await peer.socket.sendmsg([frame(16, 7)], [rights])
+        except OSError as error:
+            # Linux 6.16 and later refuse it to the sender already.
+            assert error.errno == errno.EPERM
+            await peer.send(frame(16, 7))
+        assert (await peer.receive())[:2] == [ANSWER, 7]
+        assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.trio

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stoker.broker.clock import boot_id
-from stoker.broker.owners import Owners, pid_namespace
+from stoker.broker.owners import Owners, exists, pid_namespace
 
 BOOT, NAMESPACE = "boot-1", 4026531836
 
@@ -24,8 +24,9 @@ def write_stat(proc: Path, pid: int, state: str, start_ticks: int) -> None:
     (proc / str(pid) / "stat").write_text(f"{pid} (a) Z (b) {state} {fields} {start_ticks} 0 0")
 
 
-def is_dead(proc: Path, worker: str) -> bool:
-    return Owners(boot=BOOT, namespace=NAMESPACE, proc=str(proc)).is_proved_dead(worker)
+def is_dead(proc: Path, worker: str, *in_use: int) -> bool:
+    owners = Owners(boot=BOOT, namespace=NAMESPACE, proc=str(proc), exists=lambda pid: pid in in_use)
+    return owners.is_proved_dead(worker)
 
 
 def test_living_process_is_not_dead(proc: Path) -> None:
@@ -43,6 +44,15 @@ def test_living_process_is_not_dead(proc: Path) -> None:
 )
 def test_dead_owner_is_proved_dead(proc: Path, worker: str) -> None:
     assert is_dead(proc, worker)
+
+
+def test_process_that_proc_hides_is_not_dead(proc: Path) -> None:
+    assert not is_dead(proc, f"{BOOT}/{NAMESPACE}/43/777/nonce", 43)
+
+
+def test_number_in_use_is_known_also_of_processes_of_others() -> None:
+    assert exists(os.getpid()) and exists(1)
+    assert not exists(2**22 + 1)
 
 
 def test_zombie_is_dead(proc: Path) -> None:

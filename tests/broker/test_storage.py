@@ -1,5 +1,6 @@
 """The disk, watched: when it counts as full, when no longer, and what the ballast is for."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from support.shell import LogLines
 
 from stoker.broker.core.events import Now
 from stoker.broker.files import BALLAST, Ballast
-from stoker.broker.journal import JournalFullError, Retention
+from stoker.broker.journal import JournalBrokenError, JournalFullError, Retention
 from stoker.broker.memory import MemoryJournal
 from stoker.broker.storage import FULL_LASTS_MS, JOB_BYTES, Storage, Survey
 
@@ -104,3 +105,30 @@ def test_survey_on_a_full_disk_still_says_how_full_it_is(bench: Bench) -> None:
     journal = Full()
     journal.load(boot_id=BOOT_ID, boot_ms=BOOT_MS, wall_ms=WALL_MS)
     assert bench.storage.survey(journal, BOOT_MS).free_bytes > 0
+
+
+def test_limit_of_file_sizes_is_a_small_disk(bench: Bench) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000_000, before[1]))
+    try:
+        survey = bench.storage.survey(bench.journal, BOOT_MS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert 0 < survey.free_bytes <= 5_000_000
+
+
+def test_room_that_had_to_be_made_is_not_for_jobs(bench: Bench) -> None:
+    bench.judge(0, LOW_WATER * 1000)
+    bench.storage.make_room(bench.journal)
+    assert bench.storage.take(1, Now(1, 1, WALL_MS + 1))
+    assert bench.storage.is_full
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_directory_that_is_gone_or_another_ends_it(bench: Bench, tmp_path: Path, is_replaced: bool) -> None:
+    bench.storage.survey(bench.journal, BOOT_MS)
+    tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
+    if is_replaced:
+        tmp_path.mkdir()
+    with pytest.raises(JournalBrokenError, match=str(tmp_path)):
+        bench.storage.survey(bench.journal, BOOT_MS)

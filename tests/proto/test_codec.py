@@ -10,6 +10,7 @@ from support.peers import nested
 from stoker.proto import limits
 from stoker.proto.codec import decode, encode, peek_op
 from stoker.proto.errors import LocalProtocolError, RemoteProtocolError
+from stoker.proto.rules import KIND_POLICY
 
 
 def refusal_of(body: bytes, items_max: int = limits.LIST_ITEMS_MAX) -> str:
@@ -93,6 +94,16 @@ def test_a_list_may_have_as_many_items_as_the_op_allows() -> None:
 def test_floods_of_empty_lists_and_maps_are_cut_off(empty: object) -> None:
     crowd = [[[empty] * 60] * 60] * 30
     assert "lists and maps" in refusal_of(packed([10, 1, crowd]))
+
+
+def test_a_flood_of_items_in_few_lists_is_cut_off() -> None:
+    assert "items" in refusal_of(packed([10, 1, [[0] * 1000] * 17]), 1000)
+
+
+def test_the_largest_list_of_kinds_fits() -> None:
+    kinds = [{"kind": "k", **dict.fromkeys(KIND_POLICY, 1)}] * limits.LIST_ITEMS_MAX
+    values = [50, 1, kinds, ["0123456789abcdef"] * limits.LIST_ITEMS_MAX]
+    assert decode(packed(values), limits.LIST_ITEMS_MAX, limits.CONTAINERS_MAX) == values
 
 
 def test_a_large_frame_with_few_lists_is_fine() -> None:

@@ -98,6 +98,16 @@ def test_a_line_that_is_not_one_map_of_json_is_a_bad_frame(line: bytes) -> None:
     assert parse_code(line) == "bad_frame"
 
 
+def test_a_line_crowded_with_items_is_refused() -> None:
+    assert parse_code(b'{"a": [' + b"1," * (limits.ITEMS_MAX + 1) + b"1]}") == "bad_frame"
+    assert parse_code(b'{"a": [' + b'"",' * (8 * limits.ITEMS_MAX) + b"1]}") == "bad_frame"
+
+
+def test_commas_inside_strings_do_not_crowd_a_line() -> None:
+    line = json.dumps({"a": "1," * (2 * limits.ITEMS_MAX), "b": '\\",' * 100}).encode()
+    assert text.parse(line) == json.loads(line)
+
+
 def test_a_line_crowded_with_lists_is_refused() -> None:
     crowd = b'{"a": [' + b"[]," * limits.CONTAINERS_MAX + b"1]}"
     assert parse_code(crowd) == "bad_frame"

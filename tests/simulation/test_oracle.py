@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 from support.history import (
+    Asked,
+    Calm,
     Confirmed,
     Crashed,
     Died,
@@ -11,15 +13,23 @@ from support.history import (
     Ended,
     Enqueued,
     Heard,
+    Logged,
+    OnRecord,
+    Over,
     Pushed,
     Reached,
     Record,
+    Retried,
     Row,
+    Sampled,
     Silent,
     Started,
     Stopped,
+    Told,
 )
 from support.oracle import second_deliveries, violations
+
+from stoker.proto import limits
 
 BODY = ("send", b"body")
 FIRST, SECOND = (1, 1), (1, 2)
@@ -194,3 +204,109 @@ def test_second_deliveries_are_found_whatever_their_reason() -> None:
     again = [*delivery(FIRST), *finish(FIRST, op="nack"), *delivery(SECOND)]
     assert second_deliveries(again) == ["a"]
     assert second_deliveries(delivery(FIRST)) == []
+
+
+def test_delivery_after_a_client_was_told_of_the_end_is_caught() -> None:
+    told: list[Record] = [Stopped(4, FIRST), Told(7, "a", "done"), Died(7, "w1")]
+    again = [*delivery(FIRST), *told, *delivery(SECOND, "w2")]
+    assert caught([stored(), *again, ended(GOOD)]) == {"acknowledged_completions_stay"}
+
+
+def test_job_that_nobody_asked_for_is_caught() -> None:
+    asked = Asked(1, "a", BODY)
+    assert violations([asked, stored(), ended(GOOD)]) == []
+    assert caught([asked, stored(), ended(GOOD, GOOD._replace(id="b", number=2))]) == {
+        "nothing_comes_from_nowhere"
+    }
+
+
+# --- what is on record --------------------------------------------------------------------------------
+
+CRASH, OK = OnRecord(FIRST, "crash", "signal 9"), OnRecord(SECOND, "ok", "")
+
+
+def recorded(*attempts: OnRecord, died: str = "w1") -> list[Record]:
+    """Two deliveries, of which the first ended by a death, and what the journal says of them."""
+    first: list[Record] = [stored(), *delivery(FIRST), Died(4, died), Stopped(4, FIRST)]
+    return [*first, *delivery(SECOND, "w2"), *finish(SECOND, "w2"), ended(GOOD._replace(attempts=attempts))]
+
+
+def test_second_delivery_that_is_explained_on_record_is_good() -> None:
+    assert violations(recorded(CRASH, OK)) == []
+
+
+@pytest.mark.parametrize(
+    "attempts",
+    [
+        pytest.param((OK,), id="missing"),
+        pytest.param((CRASH._replace(reason=""), OK), id="no reason"),
+        pytest.param((OK._replace(token=FIRST), OK), id="two successes"),
+        pytest.param((CRASH,), id="done without success"),
+    ],
+)
+def test_second_delivery_that_is_not_explained_on_record_is_caught(attempts: tuple[OnRecord, ...]) -> None:
+    assert caught(recorded(*attempts)) == {"records_explain_deliveries"}
+
+
+def test_crash_on_record_of_a_worker_that_lives_is_caught() -> None:
+    silent = [Silent(4, "w1") if isinstance(each, Died) else each for each in recorded(CRASH, OK)]
+    assert caught(silent) == {"records_explain_deliveries"}
+
+
+def test_attempts_that_are_too_old_to_be_kept_on_record_are_not_missed() -> None:
+    later = tuple(OnRecord((2, n), "error", "on purpose") for n in range(1, limits.OUTCOMES_KEPT))
+    assert violations(recorded(*later, OnRecord((2, 99), "ok", ""))) == []
+
+
+def test_two_dead_letters_of_one_job_are_caught() -> None:
+    dead = GOOD._replace(state="dead")
+    letter = Logged(8, "job_dead", "a")
+    assert violations([stored(), letter, ended(dead)]) == []
+    assert caught([stored(), letter, letter, ended(dead)]) == {"dead_letters_are_single"}
+    assert caught([stored(), letter, ended(GOOD)]) == {"dead_letters_are_single"}
+
+
+def test_fault_inside_that_is_logged_is_caught() -> None:
+    assert caught([Logged(8, "internal_error", "")]) == {"nothing_failed_inside"}
+    assert violations([Logged(8, "ready", "")]) == []
+
+
+# --- bounds -------------------------------------------------------------------------------------------
+
+
+def retried(at_ms: int, charged: int = 3) -> Retried:
+    """Base 100 ms, so that 400 are due after the third charged attempt, or 360 to 400 with the jitter."""
+    return Retried(at_ms, "a", 1000, charged, base_ms=100, cap_ms=1000, late_ms=50)
+
+
+@pytest.mark.parametrize("at_ms", [1359, 1400, 1450], ids=["least", "whole", "late"])
+def test_retry_within_its_backoff_is_good(at_ms: int) -> None:
+    assert violations([retried(at_ms)]) == []
+
+
+@pytest.mark.parametrize("at_ms", [1100, 1357, 1452], ids=["much too early", "too early", "too late"])
+def test_retry_outside_of_its_backoff_is_caught(at_ms: int) -> None:
+    assert caught([retried(at_ms)]) == {"backoff_is_kept"}
+
+
+def test_backoff_beyond_the_cap_is_caught() -> None:
+    assert violations([retried(2050, charged=40)]) == []
+    assert caught([retried(2100, charged=40)]) == {"backoff_is_kept"}
+
+
+def test_growth_beyond_a_cap_is_caught() -> None:
+    assert violations([Sampled(5, "log bytes", 10, 10)]) == []
+    assert caught([Sampled(5, "log bytes", 11, 10)]) == {"caps_hold"}
+
+
+def test_end_that_comes_late_after_the_last_fault_is_caught() -> None:
+    assert violations([Calm(10, 89), ended()]) == []
+    assert caught([Calm(10, 88), ended()]) == {"calm_brings_everything_to_its_end"}
+
+
+def test_process_that_outlives_its_lease_is_caught() -> None:
+    over = Over(5, FIRST, grace_ms=10)
+    assert violations([*delivery(FIRST), over, Stopped(15, FIRST)]) == []
+    assert violations([over]) == []
+    assert caught([*delivery(FIRST), over, Stopped(16, FIRST)]) == {"nothing_outlives_its_lease"}
+    assert caught([*delivery(FIRST), over]) == {"nothing_outlives_its_lease"}

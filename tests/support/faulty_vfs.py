@@ -5,7 +5,7 @@ what was asked of it, so that a test can say "synced before" and mean it.
 """
 
 import errno
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -35,6 +35,7 @@ class Disk(apsw.VFS):
         self._on = ""
         self._left = 0
         self._for_ever = False
+        self._short = False
         self.failures = 0
 
     def fail(
@@ -45,9 +46,14 @@ class Disk(apsw.VFS):
         system_errno: int = errno.EIO,
         for_ever: bool = False,
         on: str = "",
+        short: bool = False,
     ) -> None:
-        """Let the nth call from now fail; `for_ever`: and all after it; `on`: only those on `db` or `wal`."""
+        """Let the nth call from now fail; `for_ever`: and all after it; `on`: only those on `db` or `wal`.
+
+        `short`: half of a write is done before it fails.
+        """
         self._failing = (operation, system_errno)
+        self._short = short
         self._on = on
         self._left = nth
         self._for_ever = for_ever
@@ -55,17 +61,22 @@ class Disk(apsw.VFS):
     def heal(self) -> None:
         self._failing = None
 
-    def called(self, operation: str, suffix: str) -> None:
-        """Note a call, and raise if it is the one to fail."""
+    def called(self, operation: str, suffix: str, half: Callable[[], None] = lambda: None) -> None:
+        """Note a call, and raise if it is the one to fail; `half` does the part of it that still gets done."""
         self.calls.append((operation, suffix))
         if self._failing is None or self._failing[0] != operation or not suffix.startswith(self._on):
             return
         self._left -= 1
         if self._left == 0 or (self._for_ever and self._left < 0):
             self.failures += 1
-            raise self._error(operation)
+            if self._short:
+                half()
+            raise self._error(operation, self._failing[1])
 
-    def _error(self, operation: str) -> apsw.Error:
+    def _error(self, operation: str, system_errno: int) -> apsw.Error:
+        if operation == "write" and (self._short or system_errno == errno.ENOSPC):
+            # As SQLite's own layer has it: these two are a full disk, whatever else may be one.
+            return apsw.FullError(f"{operation} fails as told")
         error: Any = apsw.IOError(f"{operation} fails as told")
         error.extendedresult = _RESULTS[operation]
         failure: apsw.Error = error
@@ -86,9 +97,9 @@ class File(apsw.VFSFile):
         super().__init__("", name, flags)
 
     def xWrite(self, data: Any, offset: int) -> None:
-        self._disk.called("write", self._suffix)
         # The stubs of apsw name a buffer type that Python 3.11 does not have.
         above: Any = super()
+        self._disk.called("write", self._suffix, lambda: above.xWrite(data[: len(data) // 2], offset))
         above.xWrite(data, offset)
 
     def xSync(self, flags: int) -> None:

@@ -1,8 +1,9 @@
 """What really happened in a run, told from outside: the material of the oracle.
 
-Nobody asks the broker for any of it. Requests and answers are noted where a peer sends or gets them,
-deliveries where they leave the broker, handlers where they start and stop. Records are in the order
-in which they happened.
+Nobody asks the broker for any of it, except at the end. Requests and answers are noted where a peer sends
+or gets them, deliveries where they leave the broker, handlers where they start and stop. Records are in
+the order in which they happened. A run has those that its witnesses can see: in a simulation nearly all,
+of real processes what each of them wrote down (`notebook`).
 """
 
 import hashlib
@@ -11,6 +12,14 @@ from typing import Any, NamedTuple
 
 Key = tuple[int, int]
 """A token."""
+
+
+class Asked(NamedTuple):
+    """A client is about to send an enqueue. It may never get an answer."""
+
+    at_ms: int
+    id: str
+    body: tuple[Any, ...]
 
 
 class Enqueued(NamedTuple):
@@ -70,6 +79,14 @@ class Confirmed(NamedTuple):
     op: str
 
 
+class Told(NamedTuple):
+    """A client was told that a job is in a final state."""
+
+    at_ms: int
+    job_id: str
+    state: str
+
+
 class Died(NamedTuple):
     """A worker's process ended."""
 
@@ -104,8 +121,68 @@ class Crashed(NamedTuple):
     at_ms: int
 
 
+class Calm(NamedTuple):
+    """The last fault is over: everything is to be finished `bound_ms` from now."""
+
+    at_ms: int
+    bound_ms: int
+
+
+class Over(NamedTuple):
+    """The lease of an attempt is over: after `grace_ms` more nothing of it may run."""
+
+    at_ms: int
+    token: Key
+    grace_ms: int
+
+
+class Retried(NamedTuple):
+    """An attempt began after one that failed, at `failed_ms`, as the `charged`th charged one.
+
+    `late_ms` is how long a job that is due may have had to wait for a worker.
+    """
+
+    at_ms: int
+    job_id: str
+    failed_ms: int
+    charged: int
+    base_ms: int
+    cap_ms: int
+    late_ms: int
+
+
+class Sampled(NamedTuple):
+    """Something that has a cap was measured, like `broker memory bytes`."""
+
+    at_ms: int
+    what: str
+    value: int
+    most: int
+
+
+class Logged(NamedTuple):
+    """The broker or a pool wrote an event of this name into its log, about a job or about none."""
+
+    at_ms: int
+    event: str
+    job_id: str
+
+
+class OnRecord(NamedTuple):
+    """How an attempt ended, as the journal has it. Instants are of the wall clock."""
+
+    token: Key
+    outcome: str
+    reason: str
+    started_ms: int = 0
+    ended_ms: int = 0
+
+
 class Row(NamedTuple):
-    """One job at the end, as the journal has it, with the limits that held for it."""
+    """One job at the end, as the journal has it, with the limits that held for it.
+
+    `attempts` are those on record, oldest first; None if nobody looked.
+    """
 
     id: str
     number: int
@@ -115,6 +192,7 @@ class Row(NamedTuple):
     crashes: int
     attempts_max: int
     crashes_max: int
+    attempts: tuple[OnRecord, ...] | None = None
 
 
 class Ended(NamedTuple):
@@ -126,17 +204,24 @@ class Ended(NamedTuple):
 
 
 Record = (
-    Enqueued
+    Asked
+    | Enqueued
     | Pushed
     | Started
     | Stopped
     | Reached
     | Confirmed
+    | Told
     | Died
     | Silent
     | Heard
     | Dropped
     | Crashed
+    | Calm
+    | Over
+    | Retried
+    | Sampled
+    | Logged
     | Ended
 )
 

@@ -5,10 +5,12 @@ promise where it was broken; an empty list means that it could find nothing. It 
 hand-made bad histories, one for each promise (`tests/simulation/test_oracle.py`).
 """
 
-from collections import defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from stoker.proto import limits
 from stoker.proto.model import FINAL_STATES
 
 from . import history as h
@@ -28,6 +30,14 @@ def violations(records: Sequence[h.Record]) -> list[str]:
         second_deliveries_have_a_reason,
         same_id_is_same_job,
         nothing_runs_twice_at_once,
+        nothing_comes_from_nowhere,
+        records_explain_deliveries,
+        dead_letters_are_single,
+        backoff_is_kept,
+        caps_hold,
+        calm_brings_everything_to_its_end,
+        nothing_outlives_its_lease,
+        nothing_failed_inside,
     )
     return [f"{check.__name__}: {text}" for check in checks for text in check(records)]
 
@@ -67,10 +77,12 @@ def acknowledged_jobs_exist(records: Sequence[h.Record]) -> Iterator[str]:
 
 
 def acknowledged_completions_stay(records: Sequence[h.Record]) -> Iterator[str]:
-    """A job whose ack was confirmed is never delivered again, and is done."""
+    """A job whose ack was confirmed, or of which a client was told, is never delivered again, and is done."""
     job_of = _job_of(records)
     done: set[str] = set()
     for record in records:
+        if isinstance(record, h.Told) and record.state == "done":
+            done.add(record.job_id)
         if isinstance(record, h.Confirmed) and record.op == "ack" and record.token in job_of:
             done.add(job_of[record.token])
         elif isinstance(record, h.Pushed) and record.job_id in done:
@@ -161,33 +173,43 @@ def limits_hold(records: Sequence[h.Record]) -> Iterator[str]:
 
 def second_deliveries_have_a_reason(records: Sequence[h.Record]) -> Iterator[str]:
     """Between two deliveries of a job lies an end of the first: so there is one live lease at most."""
+    ends = _Ends(records)
     for job_id, pushes in _pushes(records).items():
         for (place, first), (until, second) in pairwise(pushes):
             over_time = second.at_ms - first.at_ms >= first.limit_ms
-            if not over_time and not _has_ended(records, first, place, until):
+            if not over_time and not ends.has_ended(first, place, until):
                 yield f"job {job_id}: no reason for {second.token} at {second.at_ms} ms after {first.token}"
 
 
-def _has_ended(records: Sequence[h.Record], push: h.Pushed, place: int, until: int) -> bool:
-    """Whether something ended an attempt between its delivery and the next one of its job."""
-    if _was_silent(records, push.worker, place):
-        return True
-    for record in records[place:until]:
-        if isinstance(record, h.Reached) and record.token == push.token and record.op != "ack":
+class _Ends:
+    """Everything that can end an attempt, by worker and by token, each with its place in the history."""
+
+    def __init__(self, records: Sequence[h.Record]) -> None:
+        self._gone: defaultdict[str, list[int]] = defaultdict(list)
+        self._back: defaultdict[str, list[int]] = defaultdict(list)
+        self._given_up: defaultdict[h.Key, list[int]] = defaultdict(list)
+        for place, record in enumerate(records):
+            if isinstance(record, h.Died | h.Silent):
+                self._gone[record.worker].append(place)
+            elif isinstance(record, h.Heard):
+                self._back[record.worker].append(place)
+            elif isinstance(record, h.Reached) and record.op != "ack":
+                self._given_up[record.token].append(place)
+
+    def has_ended(self, push: h.Pushed, place: int, until: int) -> bool:
+        """Whether something ended an attempt between its delivery and the next one of its job.
+
+        Also if its worker was out of touch, or dead, when the job was sent to it.
+        """
+        gone = _last_before(self._gone[push.worker], until)
+        if gone >= place or gone > _last_before(self._back[push.worker], place):
             return True
-        if isinstance(record, h.Died | h.Silent) and record.worker == push.worker:
-            return True
-    return False
+        return _last_before(self._given_up[push.token], until) >= place
 
 
-def _was_silent(records: Sequence[h.Record], worker: str, place: int) -> bool:
-    """Whether a worker was out of touch, or dead, when something was sent to it."""
-    for record in reversed(records[:place]):
-        if isinstance(record, h.Silent | h.Died) and record.worker == worker:
-            return True
-        if isinstance(record, h.Heard) and record.worker == worker:
-            return False
-    return False
+def _last_before(places: Sequence[int], until: int) -> int:
+    index = bisect_left(places, until)
+    return places[index - 1] if index else -1
 
 
 def same_id_is_same_job(records: Sequence[h.Record]) -> Iterator[str]:
@@ -224,3 +246,127 @@ def nothing_runs_twice_at_once(records: Sequence[h.Record]) -> Iterator[str]:
                 job_of[record.token] = record.job_id
         elif isinstance(record, h.Stopped) and running.get(job_of.get(record.token, "")) == record.token:
             del running[job_of[record.token]]
+
+
+def nothing_comes_from_nowhere(records: Sequence[h.Record]) -> Iterator[str]:
+    """Every job is one that somebody asked for. (Where it is not noted who asks, nobody can tell.)"""
+    asked = {record.id for record in records if isinstance(record, h.Asked)}
+    for ended in (record for record in records if isinstance(record, h.Ended) and asked):
+        yield from (f"job {row.id} was never asked for" for row in ended.rows if row.id not in asked)
+
+
+def records_explain_deliveries(records: Sequence[h.Record]) -> Iterator[str]:
+    """What is on record of a job says why each attempt but the last was not the last, and is true."""
+    started = _started_tokens(records)
+    died = {record.worker for record in records if isinstance(record, h.Died)}
+    worker_of = {record.token: record.worker for record in records if isinstance(record, h.Pushed)}
+    for ended in (record for record in records if isinstance(record, h.Ended)):
+        for row in ended.rows:
+            if row.attempts is not None:
+                yield from _unexplained(row, row.attempts, started.get(row.id, []))
+                crashed = [each.token for each in row.attempts if each.outcome == "crash"]
+                yield from (
+                    f"job {row.id}: {token} ended by a crash, it says, but {worker_of[token]} did not die"
+                    for token in crashed
+                    if worker_of.get(token, "") not in died | {""}
+                )
+
+
+def _started_tokens(records: Sequence[h.Record]) -> dict[str, list[h.Key]]:
+    """Job id to the tokens of the attempts that certainly ran, oldest first."""
+    tokens: defaultdict[str, set[h.Key]] = defaultdict(set)
+    for record in records:
+        if isinstance(record, h.Started):
+            tokens[record.job_id].add(record.token)
+    return {job_id: sorted(found) for job_id, found in tokens.items()}
+
+
+def _unexplained(row: h.Row, attempts: Sequence[h.OnRecord], started: Sequence[h.Key]) -> Iterator[str]:
+    known = {attempt.token: attempt for attempt in attempts}
+    if len(attempts) >= limits.OUTCOMES_KEPT:
+        started = [token for token in started if token >= attempts[0].token]
+    for token in started[:-1]:
+        attempt = known.get(token)
+        if attempt is None:
+            yield f"job {row.id}: {token} ran, was not the last, and is not on record"
+        elif attempt.outcome == "ok" or not attempt.reason:
+            yield f"job {row.id}: {token} was not the last, but ended with {attempt.outcome} {attempt.reason!r}"
+    outcomes = [attempt.outcome for attempt in attempts]
+    if "ok" in outcomes[:-1]:
+        yield f"job {row.id} has attempts on record after one that succeeded: {outcomes}"
+    if (row.state == "done") != (outcomes[-1:] == ["ok"]):
+        yield f"job {row.id} is {row.state}, and on record are {outcomes}"
+
+
+def dead_letters_are_single(records: Sequence[h.Record]) -> Iterator[str]:
+    """A job that the log calls dead is so at the end, and is called so once. (Of jobs that nobody kicks.)"""
+    buried = Counter(
+        record.job_id for record in records if isinstance(record, h.Logged) and record.event == "job_dead"
+    )
+    for ended in (record for record in records if isinstance(record, h.Ended)):
+        states = {row.id: row.state for row in ended.rows}
+        for job_id, count in buried.items():
+            if count > 1:
+                yield f"job {job_id} became dead {count} times"
+            if states.get(job_id, "dead") != "dead":
+                yield f"job {job_id} is {states[job_id]}, and the log calls it dead"
+
+
+def backoff_is_kept(records: Sequence[h.Record]) -> Iterator[str]:
+    """No retry comes before its backoff less the jitter, nor much after the whole of it."""
+    for retry in (record for record in records if isinstance(record, h.Retried)):
+        waited_ms = retry.at_ms - retry.failed_ms
+        most_ms = min(retry.base_ms * 2 ** (retry.charged - 1), retry.cap_ms)
+        least_ms = most_ms - most_ms * limits.BACKOFF_JITTER
+        # Instants are whole milliseconds, so each may be one off.
+        if waited_ms < least_ms - 1:
+            yield f"job {retry.job_id} was retried after {waited_ms} ms, and not before {least_ms:.0f} was due"
+        if waited_ms > most_ms + retry.late_ms + 1:
+            yield f"job {retry.job_id} was retried after {waited_ms} ms, and {most_ms} was due"
+
+
+def caps_hold(records: Sequence[h.Record]) -> Iterator[str]:
+    """Nothing grows beyond its cap."""
+    for sample in (record for record in records if isinstance(record, h.Sampled)):
+        if sample.value > sample.most:
+            yield f"{sample.what} is {sample.value} at {sample.at_ms} ms; the cap is {sample.most}"
+
+
+def calm_brings_everything_to_its_end(records: Sequence[h.Record]) -> Iterator[str]:
+    """Once the faults are over, everything is finished within the bound."""
+    calm: h.Calm | None = None
+    for record in records:
+        if isinstance(record, h.Calm):
+            calm = record
+        elif isinstance(record, h.Ended) and calm is not None:
+            took_ms = record.at_ms - calm.at_ms
+            if took_ms > calm.bound_ms:
+                yield f"everything was finished {took_ms} ms after the last fault; the bound is {calm.bound_ms}"
+
+
+def nothing_outlives_its_lease(records: Sequence[h.Record]) -> Iterator[str]:
+    """What ran under a lease is gone when the lease has been over for the grace."""
+    started = {record.token for record in records if isinstance(record, h.Started)}
+    stopped: dict[h.Key, int] = {}
+    for record in records:
+        if isinstance(record, h.Stopped):
+            stopped.setdefault(record.token, record.at_ms)
+    for over in (record for record in records if isinstance(record, h.Over) and record.token in started):
+        if over.token not in stopped:
+            yield f"{over.token} never ended, and its lease was over at {over.at_ms} ms"
+        elif stopped[over.token] > over.at_ms + over.grace_ms:
+            late_ms = stopped[over.token] - over.at_ms
+            yield f"{over.token} ran on for {late_ms} ms after its lease; the grace is {over.grace_ms}"
+
+
+INTERNAL = frozenset(
+    {"internal_error", "storage_failed", "Traceback", "worker_answer_refused", "tree_not_swept"}
+)
+"""Events of a log that no kill explains."""
+
+
+def nothing_failed_inside(records: Sequence[h.Record]) -> Iterator[str]:
+    """No log tells of a fault of stoker itself."""
+    for line in (record for record in records if isinstance(record, h.Logged)):
+        if line.event in INTERNAL:
+            yield f"a log has {line.event} {line.job_id}".rstrip()

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,12 +18,22 @@ from support.waiting import wait_until
 from stoker import Client
 from stoker.proto.errors import StokerError
 
-APPS = Path(__file__).parent / "apps"
+TESTS = Path(__file__).parents[1]
+APPS = TESTS / "support" / "apps"
 START_S = 20.0
+
+
+STOKER = "stoker.cli.main:main"
 
 
 class Stack:
     """Use as a context manager; `start_broker` and `start_pool` as the test needs them."""
+
+    broker_call = STOKER
+    """`module:function` that is called as the broker, with its arguments in `sys.argv`. It may be a broken one."""
+
+    broker_environment: Mapping[str, str] = {}
+    """Variables for the broker alone."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -56,10 +67,13 @@ class Stack:
             process.kill()
             process.wait(10)
 
-    def _spawn(self, name: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, name: str, *arguments: str, call: str = STOKER, **environment: str
+    ) -> subprocess.Popen[bytes]:
+        program = ["-m", "stoker.cli.main"] if call == STOKER else ["-c", _script(call)]
         with open(self.directory / f"{name}.log", "ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "stoker.cli.main", *arguments],
+                [sys.executable, *program, *arguments],
                 cwd=APPS,
                 env=os.environ | environment,
                 stdin=subprocess.DEVNULL,
@@ -71,7 +85,7 @@ class Stack:
     def start_broker(self, *options: str, wait: bool = True) -> None:
         """Start the broker and wait until it answers."""
         arguments = ("broker", "--socket", self.socket, "--data", str(self.data), *options)
-        self.broker = self._spawn("broker", *arguments)
+        self.broker = self._spawn("broker", *arguments, call=self.broker_call, **self.broker_environment)
         if wait:
             wait_until(self._answers, "the broker answers", deadline_s=START_S)
 
@@ -110,3 +124,8 @@ class Stack:
     def queue(self, name: str = "default") -> dict[str, Any]:
         """One queue's numbers, empty if it is not known."""
         return dict(self.client.status()["queues"].get(name, {}))
+
+
+def _script(call: str) -> str:
+    module, _, function = call.partition(":")
+    return f"import sys; sys.path.append({str(TESTS)!r}); from {module} import {function}; {function}()"

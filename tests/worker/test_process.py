@@ -161,3 +161,16 @@ def test_marker_shows_in_a_fork_without_exec_that_left_session_and_parent(length
     assert process.marker_of(pid) == "fedcba9876543210"
     target.send(signal.SIGKILL)
     target.close()
+
+
+@pytest.mark.slow
+def test_process_whose_parent_has_ended_already_dies_as_if_it_ended_now() -> None:
+    script = f"from stoker.worker.process import die_with_parent; die_with_parent({os.getpid()} + 1); print('on')"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGKILL, b"", b"")
+
+
+@pytest.mark.slow
+def test_process_whose_parent_lives_goes_on() -> None:
+    script = f"from stoker.worker.process import die_with_parent; die_with_parent({os.getpid()}); print('on')"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"on\n"

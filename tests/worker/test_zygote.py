@@ -10,6 +10,7 @@ import pytest
 from support.pools import RunningPool
 from support.waiting import wait_until
 
+from stoker.worker.process import OOM_SCORE_ADJ
 from stoker.worker.zygote import load
 
 pytestmark = pytest.mark.slow
@@ -43,6 +44,7 @@ FINGERPRINTS = """
             "blocked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
             "marker": os.environ["STOKER_WORKER"],
             "socket": os.environ["STOKER_SOCKET"],
+            "memory": int(open("/proc/self/oom_score_adj").read()),
         }
 
 
@@ -84,6 +86,7 @@ def test_worker_inherits_nothing_but_memory(short_directory: Path) -> None:
         assert inherited["blocked"] == []
         # glibc keeps signals 32 and 33 to itself, and nobody can set them; a `make` above passes them on ignored.
         assert inherited["ignored by programs"] & ~(0b11 << 31) == 0
+        assert inherited["memory"] >= OOM_SCORE_ADJ
         assert set(inherited["ignored"]) == {signal.SIGPIPE, signal.SIGXFSZ}
         assert (inherited["marker"], inherited["socket"]) == (worker.nonce, pool.broker.path)
 

@@ -31,6 +31,8 @@ def meaning(
         return JournalFullError(f"{path}: no space left, while {doing}")
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return JournalCorruptError(path, f"is damaged ({error}); restore a snapshot")
+    if _code(error) == apsw.SQLITE_IOERR_SHORT_READ:
+        return JournalCorruptError(path, "is damaged (shorter than it was); restore a snapshot")
     code = apsw.mapping_extended_result_codes.get(_code(error)) or type(error).__name__
     return JournalBrokenError(f"{path}: {error} ({code}, errno {system_errno}), while {doing}")
 

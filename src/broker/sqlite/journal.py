@@ -27,7 +27,7 @@ from ..refusals import JournalCorruptError
 from . import reading, rows, schema, writing
 from .database import Database
 from .errors import NO_SPACE, meaning, refusal
-from .loading import begin_start, read_recovered, settle
+from .loading import begin_start, read_meta, read_recovered, settle, start_row
 from .opening import open_database
 from .snapshot import copy_steps
 
@@ -69,19 +69,27 @@ class SqliteJournal:
         self._wal_pages = 0
         self._ids_kept = 0
         self._commits = 0
+        self._logs = 0
 
     def load(self, *, boot_id: str, boot_ms: int, wall_ms: int) -> Recovered:
         if self._broken or self._database is not None:
             raise JournalBrokenError(f"{self.path}: this journal is loaded or broken already")
         with self._opening():
             self._database = database = open_database(self.path, self._vfs)
-            settle(database, self.path, check=self._check, wal_bytes_kept=self._wal_bytes_checkpoint)
+            settle(
+                database,
+                self.path,
+                check=self._check,
+                wal_bytes_kept=self._wal_bytes_checkpoint,
+                vfs=self._vfs,
+            )
             self._anchors = begin_start(
                 database, boot_id=boot_id, boot_ms=boot_ms, wall_ms=wall_ms, synchronous=self._synchronous
             )
             recovered = read_recovered(database, self.path, self._anchors)
             database.run(f"PRAGMA synchronous = {self._synchronous}")
             self._page_bytes = database.number("PRAGMA page_size")
+            self._logs = read_meta(database)["logs"]
         self._epoch = recovered.epoch
         self._ids_kept = recovered.ids_kept
         database.connection.set_wal_hook(self._note_wal)
@@ -97,6 +105,10 @@ class SqliteJournal:
             self._abandon()
             if isinstance(error, OSError) and error.errno in NO_SPACE:
                 raise JournalFullError(f"{self.path}: no space left, while making it") from error
+            if isinstance(error.__cause__, apsw.SQLError):
+                # The statements are right, so it must be the tables that are not.
+                says = f"is damaged ({error.__cause__}); restore a snapshot"
+                raise JournalCorruptError(self.path, says) from error.__cause__
             cause = error if isinstance(error, OSError) else error.__cause__
             refused = refusal(cause, self.path)
             raise refused or error from cause
@@ -118,14 +130,15 @@ class SqliteJournal:
         if self._wal_bytes() > WAL_BURST * self._wal_bytes_checkpoint:
             # The batch is down. That there is no room to fold it in must not look as if it were not.
             with suppress(JournalFullError):
-                self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._fold_in()
 
     def forget_ids(self, *, boot_ms: int, limit: int) -> int:
         with self._writing("forgetting ids") as database:
             forgotten = writing.forget(database, self._anchors, self._epoch, boot_ms=boot_ms, limit=limit)
             seen = aging.seen(self._anchors[self._epoch], boot_ms)
             if seen is not None:
-                database.run(schema.SEEN, (boot_ms, self._epoch))
+                epoch, *_, crc = start_row(seen)
+                database.run(schema.SEEN, (epoch, boot_ms, crc))
         if seen is not None:
             self._anchors[self._epoch] = seen
         self._ids_kept -= forgotten
@@ -174,8 +187,20 @@ class SqliteJournal:
     def checkpoint_if_due(self) -> bool:
         if self._wal_bytes() < self._wal_bytes_checkpoint:
             return False
-        self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+        self._fold_in()
         return True
+
+    def _fold_in(self) -> None:
+        """Fold the log into the file, and begin the next one in its place at once.
+
+        A log that is in the file already must not lie there: should it lose its end, its older pages
+        would be put over newer ones at the next start, and nothing could tell. It keeps its length, since
+        a file that has to grow takes longer to sync.
+        """
+        self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+        with self._writing("beginning a new log") as database:
+            database.run(schema.PUT_META, rows.sealed(("logs", self._logs + 1)))
+        self._logs += 1
 
     def _checkpoint(self, mode: int) -> None:
         with self._using("folding in the log") as database:
@@ -231,7 +256,8 @@ class SqliteJournal:
             meant = meaning(error, self.path, doing, self._system_errno())
             self._broken = not (self._roll_back() and isinstance(meant, JournalFullError))
             raise meant from error
-        except rows.DamagedRowError as error:
+        except (rows.DamagedRowError, UnicodeDecodeError) as error:
+            # Text is decoded as it is read, so a damaged one is met before the row's checksum is.
             self._broken = True
             raise JournalCorruptError(self.path, f"is damaged: {error}; restore a snapshot") from error
         except BaseException:

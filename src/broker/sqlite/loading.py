@@ -5,8 +5,8 @@ believed, the checkpoint (with syncs) before anything is answered, the epoch on 
 of it is given to anyone.
 """
 
-import json
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import apsw
@@ -15,21 +15,25 @@ import attrs
 from ...proto import limits
 from ...proto.model import FINAL_STATES
 from .. import aging
+from ..core.effects import OUTCOME_COLUMNS
 from ..core.job import Job
 from ..journal import JournalBrokenError, Recovered, Start, ended
 from ..refusals import JournalCorruptError
 from . import rows, schema
 from .database import Database
-from .log import read_log
+from .log import log_bytes, read_log, write_anew
 from .opening import check_version
 
 TORN_COMMITS_MAX = 1
 """Commits that a power cut may leave half on disk: only the last was not synced."""
 
+_WORKER, _OUTCOME = OUTCOME_COLUMNS.index("worker"), OUTCOME_COLUMNS.index("outcome")
+_TOKEN_EPOCH, _TOKEN_COUNTER = OUTCOME_COLUMNS.index("token_epoch"), OUTCOME_COLUMNS.index("token_counter")
+
 _FINAL = frozenset(state.value for state in FINAL_STATES)
 
 
-def settle(database: Database, path: str, *, check: bool, wal_bytes_kept: int) -> None:
+def settle(database: Database, path: str, *, check: bool, wal_bytes_kept: int, vfs: str = "") -> None:
     """Set up the connection, become its one user, and fold what the last run left into the file."""
     database.connection.set_busy_timeout(0)
     for setting in (
@@ -43,21 +47,23 @@ def settle(database: Database, path: str, *, check: bool, wal_bytes_kept: int) -
         "trusted_schema = OFF",
     ):
         database.run(f"PRAGMA {setting}")
-    _refuse_loss(database, path)
+    refuse_loss(database, path)
+    _harden_log(database, path, vfs)
     left = database.checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
     if left != (0, 0):
         raise JournalBrokenError(f"{path}: the log could not be folded in: {left} pages and done of them")
     # Asked again: a log may have held a newer page than the one in the file.
     check_version(path, database.number("PRAGMA application_id"), database.number("PRAGMA user_version"))
-    if check:
-        _quick_check(database, path)
+    refuse_other_tables(database, path)
+    if check or _bytes(database) <= limits.JOURNAL_BYTES_CHECKED:
+        refuse_damage(database, path)
 
 
-def _refuse_loss(database: Database, path: str) -> None:
+def refuse_loss(database: Database, path: str) -> None:
     """Refuse a log from which SQLite would take less than was once safe on disk (see `log.py`)."""
     taken, _ = database.checkpoint(apsw.SQLITE_CHECKPOINT_NOOP)
     found = read_log(f"{path}-wal", database.number("PRAGMA page_size"))
-    if found is None or _meta(database)["synchronous"] != "FULL":
+    if found is None or read_meta(database)["synchronous"] != "FULL":
         return
     lost = found.commits_after(taken)
     if lost > TORN_COMMITS_MAX:
@@ -68,8 +74,34 @@ def _refuse_loss(database: Database, path: str) -> None:
         )
 
 
-def _quick_check(database: Database, path: str) -> None:
-    found = [str(row[0]) for row in database.each("PRAGMA quick_check(3)")]
+def _bytes(database: Database) -> int:
+    return database.number("PRAGMA page_count") * database.number("PRAGMA page_size")
+
+
+def _harden_log(database: Database, path: str, vfs: str) -> None:
+    """Put on disk what SQLite takes from the log, before any of it goes into the file (see `log.py`)."""
+    taken, _ = database.checkpoint(apsw.SQLITE_CHECKPOINT_NOOP)
+    if taken > 0:
+        size_bytes = log_bytes(taken, database.number("PRAGMA page_size"))
+        write_anew(f"{path}-wal", size_bytes, vfs)
+
+
+def refuse_other_tables(database: Database, path: str) -> None:
+    """Refuse a file whose tables are not those of its version: something in their description has changed."""
+    with closing(apsw.Connection(":memory:")) as model:
+        model.execute(schema.SCHEMA)
+        wanted = list(model.execute(schema.TABLES))
+    if list(database.each(schema.TABLES)) != wanted:
+        raise JournalCorruptError(path, "is damaged: its tables are not those of its version; restore a snapshot")
+
+
+def refuse_damage(database: Database, path: str) -> None:
+    """Have SQLite look at the whole file; JournalCorruptError with what it finds.
+
+    The rows have checksums, but not what leads to them: an index that lost its way, or a page in the place
+    of another, hides rows that are whole.
+    """
+    found = [str(row[0]) for row in database.each("PRAGMA integrity_check(3)")]
     if found != ["ok"]:
         raise JournalCorruptError(path, f"is damaged ({'; '.join(found)}); restore a snapshot")
 
@@ -80,19 +112,29 @@ def begin_start(
     """Write and sync the epoch of this start; all starts that a row still names, this one the last."""
     database.run("BEGIN IMMEDIATE")
     database.run(schema.DELETE_STARTS)
-    anchors = {
-        epoch: aging.Anchor(Start(epoch, *clocks), offset_ms, seen_boot_ms)
-        for epoch, *clocks, offset_ms, seen_boot_ms in database.each(schema.STARTS)
-    }
+    anchors = {anchor.start.epoch: anchor for anchor in map(_anchor, database.each(schema.STARTS))}
     last = anchors[max(anchors)] if anchors else None
-    epoch = _meta(database)["epoch"] + 1
+    ended = read_meta(database)["epoch"]
+    if ended != (last.start.epoch if last is not None else 0):
+        raise rows.DamagedRowError(f"the last start, epoch {ended}, is not there")
+    epoch = ended + 1
     anchor = aging.following(last, Start(epoch, boot_id, boot_ms, wall_ms))
-    row = (*attrs.astuple(anchor.start), anchor.offset_ms, anchor.seen_boot_ms)
-    database.run(schema.PUT_START, row)
-    database.run_many(schema.PUT_META, (("epoch", epoch), ("synchronous", synchronous)))
+    database.run(schema.PUT_START, start_row(anchor))
+    new = (("epoch", epoch), ("synchronous", synchronous))
+    database.run_many(schema.PUT_META, map(rows.sealed, new))
     database.run("COMMIT")
     anchors[epoch] = anchor
     return anchors
+
+
+def start_row(anchor: aging.Anchor) -> rows.Row:
+    """The row of a start."""
+    return rows.sealed((*attrs.astuple(anchor.start), anchor.offset_ms, anchor.seen_boot_ms))
+
+
+def _anchor(row: rows.Row) -> aging.Anchor:
+    epoch, boot_id, boot_ms, wall_ms, offset_ms, seen_boot_ms = rows.unsealed(row, f"start {row[0]}")
+    return aging.Anchor(Start(epoch, boot_id, boot_ms, wall_ms), offset_ms, seen_boot_ms)
 
 
 def read_recovered(database: Database, path: str, anchors: Mapping[int, aging.Anchor]) -> Recovered:
@@ -101,22 +143,25 @@ def read_recovered(database: Database, path: str, anchors: Mapping[int, aging.An
     epoch = max(anchors)
     return Recovered(
         epoch=epoch,
-        sequence=_meta(database)["sequence"],
+        sequence=read_meta(database)["sequence"],
         starts=_starts_of(jobs, path, anchors, epoch),
         jobs=jobs,
         finished_counts=_finished_counts(database, path),
-        kinds={kind: (pool, json.loads(policy)) for kind, pool, policy in database.each(schema.KINDS)},
-        paused=frozenset(queue for (queue,) in database.each(schema.PAUSED)),
+        kinds={
+            kind: (pool, policy)
+            for kind, pool, policy in map(rows.kind_from_row, database.each(schema.KINDS))
+        },
+        paused=frozenset(rows.unsealed(row, "a pause")[0] for row in database.each(schema.PAUSED)),
         ended=_last_ended(database),
         ids_kept=database.number(schema.IDS_COUNT),
     )
 
 
 def _last_ended(database: Database) -> list[tuple[str, tuple[int, int], str]]:
-    newest_first = database.each(schema.LAST_ENDED, (limits.ENDED_RECOVERED,))
-    return [ended(worker, (epoch, counter), outcome) for worker, epoch, counter, outcome in newest_first][
-        ::-1
-    ]
+    newest_first = map(rows.outcome_from_row, database.each(schema.LAST_ENDED, (limits.ENDED_RECOVERED,)))
+    return [
+        ended(row[_WORKER], (row[_TOKEN_EPOCH], row[_TOKEN_COUNTER]), row[_OUTCOME]) for row in newest_first
+    ][::-1]
 
 
 def _starts_of(
@@ -141,5 +186,11 @@ def _finished_counts(database: Database, path: str) -> dict[tuple[str, str], int
     return counts
 
 
-def _meta(database: Database) -> dict[str, Any]:
-    return dict(database.each(schema.META))
+def read_meta(database: Database) -> dict[str, Any]:
+    """What the journal holds of itself."""
+    sealed = database.each(schema.META)
+    meta: dict[str, Any] = dict(rows.unsealed(row, f"the {row[0]} of the journal") for row in sealed)
+    missing = dict(schema.META_OF_NEW).keys() - meta.keys()
+    if missing:
+        raise rows.DamagedRowError(f"the {missing.pop()} of the journal is gone")
+    return meta

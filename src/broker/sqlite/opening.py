@@ -6,6 +6,7 @@ byte. A new journal is built under another name and renamed, so that a file unde
 is never half made: zero bytes there mean that something was lost.
 """
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -22,8 +23,9 @@ from ..refusals import (
     JournalUnusableError,
     LibraryTooOldError,
 )
-from . import schema
+from . import rows, schema
 from .database import Database
+from .errors import is_full
 
 SQLITE_VERSION_MIN = (3, 51, 3)
 """Below it, a checkpoint that meets a commit may lose it (the WAL-reset race)."""
@@ -63,9 +65,24 @@ def open_database(path: str, vfs: str = "") -> Database:
         _refuse_orphans(path)
         _create(path, vfs)
     else:
-        _check_status(path, status)
+        _check_status(path, status, os.geteuid())
         _check_header(path)
     return _connect(path, vfs)
+
+
+def examine(path: str, uid: int) -> None:
+    """Refuse what `open_database` of that user would refuse, and change nothing.
+
+    FileNotFoundError if there is no such file, and so one would be made.
+    """
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        _refuse_orphans(path)
+        raise
+    _check_status(path, status, uid)
+    with open(path, "rb") as file:
+        _judge_header(path, file.read(_HEADER_BYTES))
 
 
 def _connect(path: str, vfs: str) -> Database:
@@ -95,14 +112,20 @@ def _has_content(path: str) -> bool:
         return False
 
 
-def _check_status(path: str, status: os.stat_result) -> None:
+def _check_status(path: str, status: os.stat_result, uid: int) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise JournalForeignError(path, f"is {kind_of_file(status.st_mode)}, not a file; move it away")
-    if status.st_uid != os.geteuid():
+    if status.st_uid != uid:
         raise JournalUnusableError(path, f"belongs to uid {status.st_uid}; chown it or run as its owner")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise JournalUnusableError(
             path, "is writable by others; if its content is to be trusted, chmod 600 it"
+        )
+    if status.st_nlink > 1:
+        # Under its other name it has another log: what is in this one would be missing there, and would
+        # be written over what that one has brought in.
+        raise JournalUnusableError(
+            path, f"has {status.st_nlink} names, and its log belongs to one; remove the other hard links"
         )
     if status.st_size == 0:
         raise JournalEmptyError(
@@ -127,6 +150,13 @@ def _judge_header(path: str, header: bytes) -> None:
         raise JournalForeignError(path, "is not an SQLite database; restore the right file")
     application_id = int.from_bytes(header[_APPLICATION_ID], "big")
     check_version(path, application_id, int.from_bytes(header[_USER_VERSION], "big"))
+    if _has_content(f"{path}-journal"):
+        # stoker never writes one, and SQLite would carry it out, or throw it away, before anything is read.
+        raise JournalOrphanedError(
+            path,
+            f"was being changed by another program, which left {path}-journal behind; restore a snapshot, or "
+            "have the sqlite3 shell open it once",
+        )
     if header[_WRITE_VERSION] != _WAL_MODE and _has_content(f"{path}-wal"):
         # SQLite would take the log for this file's own and write another journal's pages into it.
         raise JournalOrphanedError(
@@ -156,9 +186,16 @@ def _create(path: str, vfs: str) -> None:
     database = _connect(temporary, vfs)
     try:
         database.run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL")
-        database.run(f"BEGIN; {schema.SCHEMA} COMMIT; PRAGMA journal_mode = WAL")
+        database.run(f"BEGIN; {schema.SCHEMA}")
+        database.run_many(schema.PUT_META, map(rows.sealed, schema.META_OF_NEW))
+        database.run("COMMIT; PRAGMA journal_mode = WAL")
         # Nothing is in the log: only the mode was set, so that the file is what it will be from the start.
         database.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    except apsw.Error as error:
+        if is_full(error, database.connection.system_errno):
+            # Said here, where the connection is that knows the errno.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary) from error
+        raise
     finally:
         database.close()
     os.rename(temporary, path)

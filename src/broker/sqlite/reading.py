@@ -25,7 +25,7 @@ def find(database: Database, id: str, *, history: bool, payload: bool) -> Found:
     row = database.first(schema.JOB_BY_ID, (id,))
     if row is None:
         kept = database.first(schema.REMEMBERED, (id,))
-        return Found(remembered=Remembered(*kept) if kept else None)
+        return Found(remembered=Remembered(*rows.id_from_row(kept)[:3]) if kept else None)
     job = rows.job_from_row(row)
     outcomes = _outcomes(database, job.number) if history else []
     results = [outcome[_RESULT] for outcome in outcomes if outcome[_OUTCOME] == Outcome.OK]

@@ -1,8 +1,8 @@
 """Rows of the journal and the values they hold, each row with its checksum.
 
-The checksum of a job or an outcome is the CRC32 of the msgpack array of its columns, as they are
-stored except that flags are true and false; that of a payload starts from the job's number, so that
-two payloads cannot be exchanged unnoticed. A damaged row is refused, never used and never mended.
+The checksum of a row is the CRC32 of the msgpack array of its columns, as they are stored except that
+flags of jobs are true and false; that of a payload starts from the job's number, so that two payloads
+cannot be exchanged unnoticed. A damaged row is refused, never used and never mended.
 """
 
 import json
@@ -59,25 +59,41 @@ def payload_row(number: int, payload: bytes) -> Row:
 
 
 def payload_from_row(number: int, row: Row) -> bytes:
-    payload: bytes = row[0]
-    if crc32(payload, number & _NUMBER_MASK) != row[1]:
+    payload: Any = row[0]
+    # A damaged row may hold a value of any type.
+    if type(payload) is not bytes or crc32(payload, number & _NUMBER_MASK) != row[1]:
         raise DamagedRowError(f"the payload of job number {number} does not match its checksum")
     return payload
 
 
-def outcome_row(outcome: OutcomeRow) -> Row:
-    return (*outcome, crc32(_pack(outcome)))
+def sealed(values: Row) -> Row:
+    """A row of any other table: its values, with their checksum behind them."""
+    return (*values, crc32(_pack(values)))
+
+
+def unsealed(row: Row, what: str) -> Row:
+    """The values again; `what` they are, for whoever has to hear that they are damaged."""
+    values = row[:-1]
+    if crc32(_pack(values)) != row[-1]:
+        raise DamagedRowError(f"{what} does not match its checksum")
+    return values
 
 
 def outcome_from_row(row: Row) -> OutcomeRow:
-    outcome = row[:-1]
-    if crc32(_pack(outcome)) != row[-1]:
-        raise DamagedRowError(f"an outcome of job number {row[0]} does not match its checksum")
-    return outcome
+    return unsealed(row, f"an outcome of job number {row[0]}")
+
+
+def id_from_row(row: Row) -> Row:
+    return unsealed(row, "a remembered id")
 
 
 def kind_row(kind: str, pool: str, policy: dict[str, Any]) -> Row:
-    return (kind, pool, _json(policy))
+    return sealed((kind, pool, _json(policy)))
+
+
+def kind_from_row(row: Row) -> tuple[str, str, dict[str, Any]]:
+    kind, pool, policy = unsealed(row, f"kind {row[0]!r}")
+    return kind, pool, json.loads(policy)
 
 
 def _json(value: object) -> str:

@@ -61,24 +61,31 @@ CREATE TABLE outcomes (
 CREATE INDEX outcomes_number ON outcomes (number);
 CREATE TABLE ids (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, body_hash BLOB NOT NULL,
-    epoch INTEGER NOT NULL, until_boot_ms INTEGER NOT NULL
+    epoch INTEGER NOT NULL, until_boot_ms INTEGER NOT NULL, crc INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX ids_until ON ids (epoch, until_boot_ms);
-CREATE TABLE kinds (kind TEXT PRIMARY KEY, pool TEXT NOT NULL, policy TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE paused (queue TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE kinds (
+    kind TEXT PRIMARY KEY, pool TEXT NOT NULL, policy TEXT NOT NULL, crc INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE paused (queue TEXT PRIMARY KEY, crc INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE starts (
     epoch INTEGER PRIMARY KEY, boot_id TEXT NOT NULL, boot_ms INTEGER NOT NULL, wall_ms INTEGER NOT NULL,
-    offset_ms INTEGER NOT NULL, seen_boot_ms INTEGER NOT NULL
+    offset_ms INTEGER NOT NULL, seen_boot_ms INTEGER NOT NULL, crc INTEGER NOT NULL
 );
-CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-INSERT INTO meta VALUES ('epoch', 0), ('sequence', 0), ('synchronous', 'FULL');
+CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID;
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
+META_OF_NEW = (("epoch", 0), ("logs", 0), ("sequence", 0), ("synchronous", "FULL"))
+"""What `meta` holds in a journal that nobody has started on: the last epoch, how many logs were folded in
+and replaced by another, the counter behind numbers and positions, and how commits are synced. No row of it
+is ever missing."""
+
 _LIVE = "(" + ", ".join(f"'{state}'" for state in sorted(LIVE_STATES)) + ")"
 _JOB = ", ".join((*COLUMNS, "crc"))
 _OUTCOME = ", ".join((*OUTCOME_COLUMNS, "crc"))
+_ID = "id, number, body_hash, epoch, until_boot_ms, crc"
 
 
 def _marks(count: int) -> str:
@@ -105,20 +112,20 @@ DELETE_JOB = "DELETE FROM jobs WHERE number = ?"
 DELETE_PAYLOAD = "DELETE FROM payloads WHERE number = ?"
 DELETE_OUTCOMES = "DELETE FROM outcomes WHERE number = ?"
 DELETE_ID = "DELETE FROM ids WHERE id = ?"
-PUT_ID = "INSERT INTO ids (id, number, body_hash, epoch, until_boot_ms) VALUES (?, ?, ?, ?, ?)"
-PUT_KIND = "INSERT OR REPLACE INTO kinds (kind, pool, policy) VALUES (?, ?, ?)"
-PAUSE = "INSERT OR IGNORE INTO paused (queue) VALUES (?)"
+PUT_ID = f"INSERT INTO ids ({_ID}) VALUES ({_marks(6)})"
+PUT_KIND = "INSERT OR REPLACE INTO kinds (kind, pool, policy, crc) VALUES (?, ?, ?, ?)"
+PAUSE = "INSERT OR IGNORE INTO paused (queue, crc) VALUES (?, ?)"
 RESUME = "DELETE FROM paused WHERE queue = ?"
-PUT_META = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
+PUT_META = "INSERT OR REPLACE INTO meta (name, value, crc) VALUES (?, ?, ?)"
 
 # --- load -------------------------------------------------------------------------------------------
 
-META = "SELECT name, value FROM meta"
-STARTS = "SELECT epoch, boot_id, boot_ms, wall_ms, offset_ms, seen_boot_ms FROM starts ORDER BY epoch"
-PUT_START = (
-    "INSERT INTO starts (epoch, boot_id, boot_ms, wall_ms, offset_ms, seen_boot_ms) VALUES (?, ?, ?, ?, ?, ?)"
-)
-SEEN = "UPDATE starts SET seen_boot_ms = ? WHERE epoch = ?"
+TABLES = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
+META = "SELECT name, value, crc FROM meta"
+_START = "epoch, boot_id, boot_ms, wall_ms, offset_ms, seen_boot_ms, crc"
+STARTS = f"SELECT {_START} FROM starts ORDER BY epoch"
+PUT_START = f"INSERT INTO starts ({_START}) VALUES ({_marks(7)})"
+SEEN = "UPDATE starts SET seen_boot_ms = ?2, crc = ?3 WHERE epoch = ?1"
 # The last start is kept whatever it names: the next one goes on from its anchor.
 DELETE_STARTS = f"""
 DELETE FROM starts WHERE epoch < (SELECT max(epoch) FROM starts)
@@ -129,20 +136,30 @@ AND epoch NOT IN (SELECT epoch FROM jobs WHERE state IN {_LIVE})
 """
 LIVE_JOBS = f"SELECT {_JOB} FROM jobs WHERE state IN {_LIVE} ORDER BY number"
 FINISHED_COUNTS = f"SELECT queue, state, count(*) FROM jobs WHERE state NOT IN {_LIVE} GROUP BY queue, state"
-KINDS = "SELECT kind, pool, policy FROM kinds"
-PAUSED = "SELECT queue FROM paused"
+KINDS = "SELECT kind, pool, policy, crc FROM kinds"
+PAUSED = "SELECT queue, crc FROM paused"
 IDS_COUNT = "SELECT count(*) FROM ids"
-LAST_ENDED = "SELECT worker, token_epoch, token_counter, outcome FROM outcomes ORDER BY rowid DESC LIMIT ?"
+LAST_ENDED = f"SELECT {_OUTCOME} FROM outcomes ORDER BY rowid DESC LIMIT ?"
 
 # --- look-ups ---------------------------------------------------------------------------------------
 
 JOB_BY_ID = f"SELECT {_JOB} FROM jobs WHERE id = ?"
-REMEMBERED = "SELECT id, number, body_hash FROM ids WHERE id = ?"
+REMEMBERED = f"SELECT {_ID} FROM ids WHERE id = ?"
 PAYLOAD = "SELECT payload, crc FROM payloads WHERE number = ?"
 LAST_OUTCOMES = f"SELECT {_OUTCOME} FROM outcomes WHERE number = ? ORDER BY rowid DESC LIMIT ?"
 LIST_JOBS = f"SELECT {_JOB} FROM jobs WHERE number > :after{{filters}} ORDER BY number LIMIT :limit"
 DEAD_IDS = """
 SELECT id FROM jobs WHERE state = 'dead' AND queue = ? ORDER BY epoch, finished_boot_ms, number LIMIT ?
+"""
+
+# --- a look at everything -----------------------------------------------------------------------------
+
+ALL_JOBS = f"SELECT {_JOB} FROM jobs"
+ALL_PAYLOADS = "SELECT number, payload, crc FROM payloads"
+ALL_OUTCOMES = f"SELECT {_OUTCOME} FROM outcomes"
+ALL_IDS = f"SELECT {_ID} FROM ids"
+LIVE_WITHOUT_PAYLOAD = f"""
+SELECT count(*) FROM jobs WHERE state IN {_LIVE} AND number NOT IN (SELECT number FROM payloads)
 """
 
 # --- retention --------------------------------------------------------------------------------------
@@ -157,7 +174,4 @@ DEAD_COUNT = "SELECT count(*) FROM jobs WHERE state = 'dead'"
 DEAD_OLDEST = f"""
 SELECT {_PRUNE} FROM jobs WHERE state = 'dead' ORDER BY epoch, finished_boot_ms, number LIMIT ?
 """
-FORGET_IDS = """
-DELETE FROM ids WHERE id IN
-(SELECT id FROM ids WHERE epoch = ? AND until_boot_ms <= ? ORDER BY until_boot_ms, id LIMIT ?)
-"""
+IDS_OVER = f"SELECT {_ID} FROM ids WHERE epoch = ? AND until_boot_ms <= ? ORDER BY until_boot_ms, id LIMIT ?"

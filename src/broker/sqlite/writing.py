@@ -25,9 +25,12 @@ def apply_changes(database: Database, changes: Changes, epoch: int) -> int:
     if changes.kinds:
         database.run_many(schema.PUT_KIND, starmap(rows.kind_row, changes.kinds))
     for queue, is_paused in changes.paused:
-        database.run(schema.PAUSE if is_paused else schema.RESUME, (queue,))
+        if is_paused:
+            database.run(schema.PAUSE, rows.sealed((queue,)))
+        else:
+            database.run(schema.RESUME, (queue,))
     if changes.sequence is not None:
-        database.run(schema.PUT_META, ("sequence", changes.sequence))
+        database.run(schema.PUT_META, rows.sealed(("sequence", changes.sequence)))
     return ids_more
 
 
@@ -50,7 +53,7 @@ def _put_jobs(
 
 
 def _put_outcomes(database: Database, outcomes: Sequence[OutcomeRow]) -> None:
-    database.run_many(schema.PUT_OUTCOME, map(rows.outcome_row, outcomes))
+    database.run_many(schema.PUT_OUTCOME, map(rows.sealed, outcomes))
     # Few jobs come so far, and a read takes only the newest anyhow: this keeps the table small.
     long = {row[0] for row in outcomes if row[_ATTEMPT] > limits.OUTCOMES_KEPT}
     if long:
@@ -65,7 +68,7 @@ def _delete(database: Database, deleted: Sequence[tuple[int, str, bytes, int]], 
     database.run_many(schema.DELETE_ID, [(id,) for _, id, _, _ in deleted])
     forgotten = database.changed() - before
     kept = [(id, number, body_hash, epoch, until) for number, id, body_hash, until in deleted if until]
-    database.run_many(schema.PUT_ID, kept)
+    database.run_many(schema.PUT_ID, map(rows.sealed, kept))
     return len(kept) - forgotten
 
 
@@ -73,10 +76,11 @@ def forget(
     database: Database, anchors: Mapping[int, aging.Anchor], epoch: int, *, boot_ms: int, limit: int
 ) -> int:
     """Delete remembered ids whose time is over, of the earliest starts first; how many were."""
-    before = database.changed()
-    forgotten = 0
+    over: list[tuple[str]] = []
     for row_epoch in sorted(anchors):
         until_ms = boot_ms - aging.shift_ms(anchors, row_epoch, anchors[epoch])
-        database.run(schema.FORGET_IDS, (row_epoch, until_ms, limit - forgotten))
-        forgotten = database.changed() - before
-    return forgotten
+        found = database.each(schema.IDS_OVER, (row_epoch, until_ms, limit - len(over)))
+        # Looked at before they go: an id that is forgotten too early may run its job a second time.
+        over += [(rows.id_from_row(row)[0],) for row in found]
+    database.run_many(schema.DELETE_ID, over)
+    return len(over)

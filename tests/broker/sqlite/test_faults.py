@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -108,6 +109,19 @@ def test_commit_is_synced_before_it_returns(journal: SqliteJournal, disk: Disk) 
     assert [call for call in disk.calls if call[0] in ("write", "sync")][-1] == ("sync", "wal")
 
 
+def test_log_of_the_last_run_is_written_anew_before_it_is_folded_in(path: str, disk: Disk) -> None:
+    """After a failed sync it may be readable and yet be on no disk."""
+    journal = start(path)
+    journal.commit(stored(an_image(1)))
+    shutil.copy(path, f"{path}.killed")
+    shutil.copy(f"{path}-wal", f"{path}.killed-wal")
+    journal.close()
+    start(f"{path}.killed", disk.name).close()
+    changes = [call for call in disk.calls if call[0] in ("write", "sync")]
+    first_in_file = changes.index(("write", "db"))
+    assert changes[:first_in_file][:2] == [("write", "wal"), ("sync", "wal")]
+
+
 @pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])
 def test_epoch_is_synced_before_load_returns(path: str, disk: Disk, synchronous: Synchronous) -> None:
     journal = SqliteJournal(path, vfs=disk.name, synchronous=synchronous)
@@ -135,6 +149,16 @@ def test_start_on_a_full_disk_may_be_repeated(path: str, disk: Disk) -> None:
         load(journal)
     recovered = load(journal)
     assert recovered.epoch == 2
+    journal.close()
+
+
+@pytest.mark.parametrize("system_errno", NO_SPACE)
+def test_no_room_for_a_new_journal_is_a_full_disk_too(path: str, disk: Disk, system_errno: int) -> None:
+    disk.fail("write", 3, system_errno=system_errno)
+    journal = SqliteJournal(path, vfs=disk.name)
+    with pytest.raises(JournalFullError):
+        load(journal)
+    assert load(journal).epoch == 1
     journal.close()
 
 

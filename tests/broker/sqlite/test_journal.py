@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.journals import SqliteBench, an_image, an_outcome, load, sql, stored
+from support.journals import BOOT_MS, SqliteBench, an_image, an_outcome, load, sql, stored
 
 from stoker.broker.core.effects import Changes, OutcomeRow
 from stoker.broker.core.job import COLUMNS, image
 from stoker.broker.journal import JournalBrokenError
 from stoker.broker.refusals import JournalCorruptError
 from stoker.broker.sqlite import SqliteJournal
+from stoker.broker.sqlite.log import read_log
 from stoker.proto.model import State
 
 
@@ -76,13 +77,87 @@ def test_exchanged_payloads_are_refused(bench: SqliteBench) -> None:
         bench.journal.payload(1)
 
 
+@pytest.mark.parametrize("value", ["'text'", "7"])
+def test_payload_of_another_type_is_refused(bench: SqliteBench, value: str) -> None:
+    """One flipped bit of a row's header is enough for it."""
+    bench.journal.commit(stored(an_image(1)))
+    damage(bench, f"UPDATE payloads SET payload = {value}")
+    bench.reopen()
+    with pytest.raises(JournalCorruptError, match="payload of job number 1"):
+        bench.journal.payload(1)
+
+
+def test_text_that_is_none_is_refused_at_the_start(bench: SqliteBench) -> None:
+    bench.journal.commit(stored(an_image(1)))
+    damage(bench, "UPDATE jobs SET queue = CAST(x'ff' AS TEXT)")
+    with pytest.raises(JournalCorruptError, match="can't decode"):
+        bench.reopen()
+
+
 def test_damaged_outcome_is_refused(bench: SqliteBench) -> None:
     bench.journal.commit(stored(an_image(1)))
     bench.journal.commit(Changes(outcomes=[an_outcome(1, 1)]))
     damage(bench, "UPDATE outcomes SET outcome = 'ok'")
-    bench.reopen()
     with pytest.raises(JournalCorruptError, match="outcome of job number 1"):
-        bench.journal.find("job-1", history=True)
+        bench.reopen()
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("UPDATE meta SET value = 7 WHERE name = 'sequence'", "the sequence of the journal"),
+        ("DELETE FROM meta WHERE name = 'epoch'", "the epoch of the journal is gone"),
+        ("UPDATE starts SET offset_ms = 7", "start 1"),
+        ("DELETE FROM starts", "the last start, epoch 1, is not there"),
+        ("UPDATE kinds SET pool = 'other'", "kind 'send'"),
+        ("UPDATE paused SET queue = 'other'", "a pause"),
+        ("DROP INDEX jobs_done", "its tables are not those of its version"),
+        ("ALTER TABLE meta RENAME COLUMN value TO valve", "its tables are not those of its version"),
+    ],
+)
+def test_damage_to_what_a_start_rests_on_is_refused(bench: SqliteBench, statement: str, what: str) -> None:
+    bench.journal.commit(Changes(kinds=[("send", "pool", {})], paused=[("mail", True)], sequence=1))
+    damage(bench, statement)
+    with pytest.raises(JournalCorruptError, match=what):
+        bench.reopen()
+
+
+def test_damaged_memory_of_an_id_is_refused_when_read_and_when_it_shall_be_forgotten(
+    bench: SqliteBench,
+) -> None:
+    bench.journal.commit(stored(an_image(1)))
+    bench.journal.commit(Changes(deleted=[(1, "job-1", b"h" * 16, BOOT_MS + 10_000)]))
+    damage(bench, f"UPDATE ids SET until_boot_ms = {BOOT_MS}")
+    bench.reopen()
+    with pytest.raises(JournalCorruptError, match="a remembered id"):
+        bench.journal.find("job-1")
+    bench.reopen()
+    with pytest.raises(JournalCorruptError, match="a remembered id"):
+        bench.journal.forget_ids(boot_ms=BOOT_MS, limit=10)
+
+
+def test_index_that_lost_its_way_is_refused_at_the_start(bench: SqliteBench) -> None:
+    bench.journal.commit(stored(an_image(1)))
+    damage(bench, "PRAGMA writable_schema = ON; DELETE FROM sqlite_schema WHERE name = 'jobs_id'")
+    root = "(SELECT rootpage FROM sqlite_schema WHERE name = 'jobs_done')"
+    sql(
+        bench.path,
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES ('index', 'jobs_id', 'jobs', "
+        f"{root}, 'CREATE UNIQUE INDEX jobs_id ON jobs (id)')",
+    )
+    with pytest.raises(JournalCorruptError, match="is damaged"):
+        bench.reopen()
+
+
+def test_log_that_is_folded_in_is_begun_anew_at_once(bench: SqliteBench) -> None:
+    """Else it could lose its end, and its older pages would be put over the newer ones of the file."""
+    for number in range(1, 8):
+        bench.journal.commit(stored(an_image(number, reason="x" * 2000)))
+    log = read_log(f"{bench.path}-wal", 4096)
+    assert log is not None and len(log.commits) > 1
+    assert bench.journal.checkpoint_if_due()
+    anew = read_log(f"{bench.path}-wal", 4096)
+    assert anew is not None and len(anew.commits) == 1
 
 
 def test_job_in_a_state_that_does_not_exist_is_not_overlooked(bench: SqliteBench) -> None:

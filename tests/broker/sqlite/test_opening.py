@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import apsw
 import pytest
 from support.journals import an_image, load, sql, stored
 
@@ -25,7 +27,7 @@ from stoker.broker.refusals import (
 from stoker.broker.sqlite import SqliteJournal
 from stoker.broker.sqlite.opening import check_libraries
 from stoker.broker.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION
-from stoker.config.exits import Exit
+from stoker.config.exits import NEVER_RESTART, Exit
 
 
 @pytest.fixture
@@ -98,6 +100,19 @@ def half_of_a_journal(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:8192])
 
 
+def left_by_another_program(path: Path) -> None:
+    """As SIGKILL leaves it in the middle of a change in SQLite's older way."""
+    make(path)
+    connection: Any = apsw.Connection(str(path))
+    connection.execute("PRAGMA journal_mode = DELETE; BEGIN; DELETE FROM jobs").fetchall()
+    connection.cache_flush()
+    copies = [(each.name, each.read_bytes()) for each in path.parent.iterdir()]
+    connection.close()
+    for name, data in copies:
+        path.with_name(name).write_bytes(data)
+    assert path.with_name("journal.db-journal").stat().st_size
+
+
 WRONG: dict[Callable[[Path], object], type[StartRefusedError]] = {
     of_another_program: JournalForeignError,
     of_a_later_release: JournalNewerError,
@@ -112,6 +127,7 @@ WRONG: dict[Callable[[Path], object], type[StartRefusedError]] = {
     link_to_a_journal: JournalForeignError,
     copy_beside_the_log_of_another: JournalOrphanedError,
     half_of_a_journal: JournalCorruptError,
+    left_by_another_program: JournalOrphanedError,
 }
 
 
@@ -137,7 +153,8 @@ def test_wrong_file_is_refused_by_name_and_left_as_it_is(
         start(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
-    assert caught.value.exit_word in Exit.__members__
+    assert caught.value.exit_word == ("CANNOT_CREATE" if make_wrong is writable_by_others else "DATA_REFUSED")
+    assert Exit[caught.value.exit_word] in NEVER_RESTART
     assert fingerprint(path.parent) == before
 
 
@@ -155,6 +172,16 @@ def test_file_of_another_user_is_refused(path: Path) -> None:
     os.chown(path, 12345, 12345)
     with pytest.raises(JournalUnusableError, match="uid 12345"):
         start(path)
+
+
+@pytest.mark.parametrize("name", ["journal.db", "other.db"])
+def test_file_of_two_names_is_refused_by_either(path: Path, name: str) -> None:
+    start(path).close()
+    os.link(path, path.with_name("other.db"))
+    with pytest.raises(JournalUnusableError, match="has 2 names"):
+        start(path.with_name(name))
+    os.unlink(path.with_name("other.db"))
+    start(path).close()
 
 
 @pytest.mark.parametrize("umask", [0, 0o777])

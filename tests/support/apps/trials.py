@@ -24,6 +24,12 @@ def noop() -> None:
 
 
 @app.job()
+def nap(ms: int) -> None:
+    """Take so long."""
+    time.sleep(ms / 1000)
+
+
+@app.job()
 def run(path: str, seconds: float) -> int:
     """Mark start and end, sleep between them."""
     mark(path, "start")

@@ -1,6 +1,7 @@
 """The simulated broker over all its lives: it crashes, starts again, and finds who died meanwhile."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from stoker.broker.core import events as ev
 from stoker.broker.core.rules import Rules
@@ -9,12 +10,53 @@ from stoker.broker.memory import MemoryJournal
 from .. import history as h
 from .host import Host, Process
 from .life import Life, Parts
-from .wire import Peer, Wire
+from .watched import WatchedCore
+from .wire import Line, Peer
 
 START_MS_MIN, START_MS_MAX = 5, 3000
 
 WATCH_MS = 200
 """How long after a death the broker sees that an absent owner is dead."""
+
+
+class Slowness(Protocol):
+    """A disk that can be made slow."""
+
+    extra_ms: int
+
+
+class Living(Protocol):
+    """One life of a broker, as those see it that look at it and do it harm."""
+
+    @property
+    def core(self) -> WatchedCore: ...
+
+    @property
+    def is_idle(self) -> bool: ...
+
+    @property
+    def disk(self) -> Slowness: ...
+
+    def stall(self, stalled_ms: int) -> None: ...
+
+    def fill_disk(self, rounds: int) -> None: ...
+
+
+class Broker(Protocol):
+    """A broker, as the actors of a world see it."""
+
+    journal: MemoryJournal
+
+    @property
+    def life(self) -> Living | None: ...
+
+    def crash(self) -> None: ...
+
+    def knows(self, identity: str, process: Process) -> None: ...
+
+    def accept(self, peer: Peer, *, is_text: bool = False) -> Line | None: ...
+
+    def when_up(self, action: Callable[[Living], None]) -> None: ...
 
 
 class SimBroker:
@@ -58,11 +100,11 @@ class SimBroker:
         if life is not None and identity in life.core.absent_owners():
             life.step(ev.OwnerGone(identity))
 
-    def accept(self, peer: Peer, *, is_text: bool = False) -> Wire | None:
+    def accept(self, peer: Peer, *, is_text: bool = False) -> Line | None:
         """A connection for a peer; None while nobody listens."""
         return None if self.life is None else self.life.accept(peer, is_text)
 
-    def when_up(self, action: Callable[[Life], None]) -> None:
+    def when_up(self, action: Callable[[Living], None]) -> None:
         """Do something to the present life, if there is one."""
         if self.life is not None:
             action(self.life)

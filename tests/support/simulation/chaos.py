@@ -5,10 +5,9 @@ from typing import Any
 
 from stoker.broker.journal import JournalBrokenError
 
-from .broker import SimBroker
+from .broker import Broker, Living
 from .client import Caller
 from .host import Host
-from .life import Life
 from .supervisor import SimSupervisor
 from .worker import SimWorker
 
@@ -21,7 +20,7 @@ class Chaos:
     def __init__(
         self,
         host: Host,
-        broker: SimBroker,
+        broker: Broker,
         pause_ms: int,
         *,
         workers: Callable[[], list[SimWorker]],
@@ -43,7 +42,7 @@ class Chaos:
             (4, self._step_wall_clock),
             (3, self._sleep),
             (8, lambda: self._any_worker().process.die()),
-            (5, lambda: self._any_worker().stop_for(self._between(10, 6000))),
+            (5, lambda: self._any_worker().stop_for(self._host.span_ms(10, 6000))),
             (8, lambda: self._any_worker().cut()),
             (2, lambda: self._any_supervisor().process.die()),
             (4, lambda: self._any_supervisor().cut()),
@@ -52,7 +51,7 @@ class Chaos:
         self._next()
 
     def _next(self) -> None:
-        self._host.heap.after(self._host.heap.between(0, 2 * self._pause_ms), self._strike)
+        self._host.heap.after(self._host.pause_ms(self._pause_ms), self._strike)
 
     def _strike(self) -> None:
         if not self._host.calm:
@@ -74,13 +73,13 @@ class Chaos:
         supervisor: SimSupervisor = self._pick(self._supervisors())
         return supervisor
 
-    def _stall(self, life: Life) -> None:
-        life.stall(self._between(100, 8000))
+    def _stall(self, life: Living) -> None:
+        life.stall(self._host.span_ms(100, 8000))
 
-    def _slow_disk(self, life: Life) -> None:
+    def _slow_disk(self, life: Living) -> None:
         life.disk.extra_ms = self._between(0, 400)
 
-    def _full_disk(self, life: Life) -> None:
+    def _full_disk(self, life: Living) -> None:
         life.fill_disk(self._between(1, 4))
 
     def _break_journal(self) -> None:

@@ -5,15 +5,17 @@ again with the same id until it has one. Now and then it repeats an id that was 
 same body or with another.
 """
 
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-from stoker.proto import messages
+from stoker.proto import limits, messages
 from stoker.proto.messages import Message
 
 from .. import history as h
-from .broker import SimBroker
+from .broker import Broker
 from .host import Host, Process
-from .wire import Wire
+from .wire import Line
 
 QUEUES = ("mail", "reports", None)
 KINDS = ("send", "digest", "poison", "unheard")
@@ -22,17 +24,20 @@ HARMLESS_WEIGHTS = (60, 30, 0, 6)
 RECONNECT_MS_MAX = 600
 RETRY_MS = 1000
 
+REPEATED_MS = limits.ID_KEPT_LIBRARY_MS // 3
+"""So long after an answer a client may ask the same again; well within what the broker promises."""
+
 RETRIED = frozenset({"storage_full", "shutting_down"})
 
 
 class Caller:
     """A process with a connection that it makes anew whenever it ends."""
 
-    def __init__(self, host: Host, broker: SimBroker, name: str) -> None:
+    def __init__(self, host: Host, broker: Broker, name: str) -> None:
         self._host = host
         self._broker = broker
         self.process = Process(host, name)
-        self._wire: Wire | None = None
+        self._wire: Line | None = None
         self._connect()
 
     def _connect(self) -> None:
@@ -79,10 +84,12 @@ class Caller:
 class SimClient(Caller):
     """Enqueues so many jobs, then is content."""
 
-    def __init__(self, host: Host, broker: SimBroker, name: str, job_count: int, pause_ms: int) -> None:
+    def __init__(self, host: Host, broker: Broker, name: str, job_count: int, pause_ms: int) -> None:
         self._unknown: dict[str, messages.Enqueue] = {}
-        self._known: list[messages.Enqueue] = []
-        self._left = job_count
+        self._known: deque[tuple[int, messages.Enqueue]] = deque()
+        """What was answered lately, and when on the boot clock."""
+        self.left = job_count
+        """So many jobs it has still to ask for. They are numbered down."""
         self._pause_ms = pause_ms
         super().__init__(host, broker, name)
         self._go_on()
@@ -90,17 +97,24 @@ class SimClient(Caller):
     @property
     def is_content(self) -> bool:
         """Everything it wanted has its answer."""
-        return not self._left and not self._unknown
+        return not self.left and not self._unknown
 
     def _go_on(self) -> None:
-        if self._left and self._wire is not None:
-            for _ in range(min(self._left, self._host.heap.between(1, 4))):
-                self._left -= 1
+        if self.left and self._wire is not None:
+            for _ in range(min(self.left, self._host.heap.between(1, 4))):
+                self.left -= 1
                 self._ask(self._new())
+            self._forget_old()
             if self._known and self._host.heap.happens(0.3):
                 self._ask_again()
-        if self._left:
-            self.process.after(self._host.heap.between(0, 2 * self._pause_ms), self._go_on)
+        if self.left:
+            self.process.after(self._host.pause_ms(self._pause_ms), self._go_on)
+
+    def _forget_old(self) -> None:
+        """An id that the library made is the same job only as long as the broker remembers it."""
+        since_ms = self._host.clock.now().boot_ms - REPEATED_MS
+        while self._known and self._known[0][0] < since_ms:
+            self._known.popleft()
 
     def _new(self) -> messages.Enqueue:
         heap = self._host.heap
@@ -109,15 +123,15 @@ class SimClient(Caller):
         delays = heap.happens(0.2)
         wall_ms = self._host.clock.now().wall_ms
         return messages.Enqueue(
-            id=f"{self.process.name}-{self._left}",
+            id=f"{self.process.name}-{self.left}",
             kind=kind,
             payload=bytes(heap.between(0, 200)),
             fresh=heap.happens(0.5),
             queue=heap.random.choice(QUEUES),
             priority=heap.random.choice((None, -1, 0, 5)),
-            delay_ms=heap.between(1, 5000) if delays else None,
-            run_at_ms=wall_ms + heap.between(-5000, 5000) if not delays and heap.happens(0.1) else None,
-            expires_ms=heap.between(1, 60_000) if heap.happens(0.1) else None,
+            delay_ms=self._host.span_ms(1, 5000) if delays else None,
+            run_at_ms=wall_ms + self._host.span_ms(-5000, 5000) if not delays and heap.happens(0.1) else None,
+            expires_ms=self._host.span_ms(1, 60_000) if heap.happens(0.1) else None,
             attempts_max=heap.random.choice((None, 1, 2, 4)),
             wait_ms=heap.random.choice((None, 3000)),
         )
@@ -130,7 +144,7 @@ class SimClient(Caller):
 
     def _ask_again(self) -> None:
         """Something that was answered: the same, or the same id with another body."""
-        message = self._host.heap.random.choice(self._known)._replace(fresh=False)
+        message = self._host.heap.random.choice(self._known)[1]._replace(fresh=False)
         if self._host.heap.happens(0.5):
             message = message._replace(payload=b"another body")
         self._send(message)
@@ -158,14 +172,16 @@ class SimClient(Caller):
             return
         del self._unknown[asked.id]
         if not code:
-            self._known.append(asked)
+            self._known.append((self._host.clock.now().boot_ms, asked))
 
 
 class SimOperator(Caller):
     """Cancels, kicks, drops, pauses and drains at random; stops when the faults do."""
 
-    def __init__(self, host: Host, broker: SimBroker, name: str, ids: list[str], pause_ms: int) -> None:
-        self._ids = ids
+    def __init__(
+        self, host: Host, broker: Broker, name: str, some_id: Callable[[], str], pause_ms: int
+    ) -> None:
+        self._some_id = some_id
         self._pause_ms = pause_ms
         super().__init__(host, broker, name)
         self._act()
@@ -174,11 +190,11 @@ class SimOperator(Caller):
         if self._host.calm:
             return
         self._send(self._any_request())
-        self.process.after(self._host.heap.between(0, 2 * self._pause_ms), self._act)
+        self.process.after(self._host.pause_ms(self._pause_ms), self._act)
 
     def _any_request(self) -> Message:
         random = self._host.heap.random
-        id, queue = random.choice(self._ids), random.choice(("mail", "reports", "default"))
+        id, queue = self._some_id(), random.choice(("mail", "reports", "default"))
         asks: list[tuple[int, Any]] = [
             (6, messages.Cancel(id)),
             (6, messages.Kick(id)),

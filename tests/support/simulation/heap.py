@@ -15,6 +15,8 @@ Action = Callable[[], None]
 WALL_START_MS = 1_700_000_000_000
 """Some instant of 2023, so that a clock set back by years is still after 1970."""
 
+BOOT_ID = "simulated-boot"
+
 
 class Heap:
     """Actions by their instant, and the dice."""
@@ -60,7 +62,7 @@ class HostClock:
         self._heap = heap
         self.slept_ms = 0
         self.wall_step_ms = self.wall_step_ms_highest = 0
-        self.boot_id = "boot-1"
+        self.boot_id = BOOT_ID
 
     def now(self) -> Now:
         boot_ms = self._heap.now_ms + self.slept_ms

@@ -4,13 +4,16 @@ from collections.abc import Callable
 
 from ..history import History
 from .heap import Heap, HostClock
+from .weather import ALWAYS, Forecast, Weather
 
 
 class Host:
     """What every actor shares. `calm` is set when faults have stopped: from then on all goes well."""
 
-    def __init__(self, seed: int) -> None:
-        self.heap = Heap(seed)
+    def __init__(self, heap: Heap, weather: Weather = ALWAYS, stretch: int = 1) -> None:
+        self.heap = heap
+        self.stretch = stretch
+        self._weather = Forecast(heap, weather)
         self.clock = HostClock(self.heap)
         self.history = History()
         self.calm = False
@@ -19,6 +22,14 @@ class Host:
     @property
     def now_ms(self) -> int:
         return self.heap.now_ms
+
+    def pause_ms(self, mean_ms: int) -> int:
+        """How long somebody who acts every so often waits until the next time."""
+        return self.heap.between(0, 2 * mean_ms) if self.calm else self._weather.pause_ms(mean_ms)
+
+    def span_ms(self, low_ms: int, high_ms: int) -> int:
+        """A time that has to do with leases and limits, and is as long as those are in this run."""
+        return self.heap.between(low_ms, high_ms) * self.stretch
 
     def note(self, text: str) -> None:
         """A line of the trace that is no matter for the oracle."""

@@ -61,6 +61,8 @@ class Parts:
 
     core: Callable[..., WatchedCore] = WatchedCore
     committer: Callable[..., Committer] = make_committer
+    chores_ms: int = CHORES_MS
+    retention: Retention = RETENTION
 
 
 REAL = Parts()
@@ -84,6 +86,7 @@ class Life:
     ) -> None:
         self._host = host
         self._journal = journal
+        self._parts = parts
         self._on_end = on_end
         self.alive = True
         self.disk = SlowDisk(host, journal, self._when_running)
@@ -315,7 +318,7 @@ class Life:
 
         def prunable(journal: Journal) -> Sequence[Any]:
             journal.forget_ids(boot_ms=boot_ms, limit=PRUNE_ROWS)
-            return journal.prunable(RETENTION, boot_ms=boot_ms, limit=PRUNE_ROWS)
+            return journal.prunable(self._parts.retention, boot_ms=boot_ms, limit=PRUNE_ROWS)
 
         def found(rows: Sequence[Any]) -> None:
             self._lookups.remove(asked_at)
@@ -329,7 +332,7 @@ class Life:
         self._plan_chores()
 
     def _plan_chores(self) -> None:
-        self._host.heap.after(CHORES_MS, lambda: self._when_running(self._do_chores))
+        self._host.heap.after(self._parts.chores_ms, lambda: self._when_running(self._do_chores))
 
     # --- stalls and the end ---------------------------------------------------------------------------------
 

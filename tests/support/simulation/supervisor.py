@@ -12,9 +12,10 @@ from stoker.broker.core.workers import identity_text
 from stoker.proto import limits, messages, work
 from stoker.proto.messages import Message
 
-from .broker import SimBroker
+from .broker import Broker
+from .heap import BOOT_ID
 from .host import Host, Process
-from .wire import Wire
+from .wire import Line
 from .worker import Key, SimWorker
 
 SWEEP_MS_MAX = 600
@@ -28,7 +29,7 @@ class SimSupervisor:
     def __init__(
         self,
         host: Host,
-        broker: SimBroker,
+        broker: Broker,
         name: str,
         ticket: bytes,
         kinds: Sequence[Mapping[str, Any]],
@@ -42,10 +43,10 @@ class SimSupervisor:
         self._reports: dict[str, work.Exited] = {}
         """Exits that the broker has not confirmed."""
         self._kills: dict[str, Key] = {}
-        self._wire: Wire | None = None
+        self._wire: Line | None = None
         self._heartbeat_ms = 0
         self._born = 0
-        self.identity = ["boot-1", 1, self.process.pid, self.process.pid, "supervisor"]
+        self.identity = [BOOT_ID, 1, self.process.pid, self.process.pid, "supervisor"]
         broker.knows(identity_text(self.identity), self.process)
         self.process.on_death(self._died)
         self._connect()
@@ -125,7 +126,7 @@ class SimSupervisor:
         elif isinstance(asked, work.Exited) and isinstance(answer, messages.Done):
             self._reports.pop(asked.worker, None)
 
-    def _beat(self, wire: Wire | None) -> None:
+    def _beat(self, wire: Line | None) -> None:
         """A stopped process is not alive in the sense of a heartbeat."""
         if wire is not None and wire is self._wire:
             beating = [w.nonce for w in self.workers if w.process.alive and not w.process.stopped]

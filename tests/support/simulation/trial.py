@@ -39,8 +39,13 @@ def trial(seed: int, plan: Plan = STORMY) -> Finding:
         faults = violations(world.history.records)
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:
         # An assertion of a checker or of the core, or a plain fault of the core.
-        faults = [f"{error or type(error).__name__} ({_place(error)})"]
+        faults = [fault(error)]
     return Finding(seed, faults, list(world.history.last), world.history.trace_hash)
+
+
+def fault(error: BaseException) -> str:
+    """What an exception says, and where it was raised."""
+    return f"{error or type(error).__name__} ({_place(error)})"
 
 
 def _place(error: BaseException) -> str:

@@ -33,6 +33,23 @@ class Peer(Protocol):
         ...
 
 
+class Line(Protocol):
+    """A connection, as its peer has it."""
+
+    def send(self, message: Message) -> None:
+        """Send a request."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+    @property
+    def unanswered(self) -> list[Message]:
+        """Requests that have no answer yet."""
+        ...
+
+
 class Wire:
     """See the module. `ready` is called when there is something for the broker to read."""
 

@@ -14,9 +14,10 @@ from stoker.proto import limits, messages, work
 from stoker.proto.messages import Message
 
 from .. import history as h
-from .broker import SimBroker
+from .broker import Broker
+from .heap import BOOT_ID
 from .host import Host, Process
-from .wire import Wire
+from .wire import Line
 
 Key = tuple[int, int]
 
@@ -49,7 +50,7 @@ class SimWorker:
     def __init__(
         self,
         host: Host,
-        broker: SimBroker,
+        broker: Broker,
         name: str,
         kinds: Sequence[str],
         *,
@@ -61,11 +62,11 @@ class SimWorker:
         self._broker = broker
         self.process = Process(host, name)
         self.nonce = f"nonce-{self.process.pid}"
-        self.identity = ["boot-1", 1, self.process.pid, self.process.pid, self.nonce]
+        self.identity = [BOOT_ID, 1, self.process.pid, self.process.pid, self.nonce]
         self.kinds, self.slots, self.ticket, self.is_text = list(kinds), slots, ticket, is_text
         self.held: dict[Key, Attempt] = {}
         self.page: Key | None = None
-        self._wire: Wire | None = None
+        self._wire: Line | None = None
         self._heartbeat_ms = 0
         broker.knows(identity_text(self.identity), self.process)
         self.process.on_death(self._died)
@@ -152,7 +153,7 @@ class SimWorker:
         wire = self._wire
         self.process.after(self._heartbeat_ms, lambda: self._beat(wire))
 
-    def _beat(self, wire: Wire | None) -> None:
+    def _beat(self, wire: Line | None) -> None:
         if wire is not None and wire is self._wire:
             if not self.ticket:
                 tokens = [list(token) for token in self.held]
@@ -178,7 +179,7 @@ class SimWorker:
         if fate == "hang":
             return
         busy_ms = BUSY_MS_MAX * (10 if fate == "own pace" else 1)
-        self._after(0, busy_ms, lambda: self._finish(attempt, fate))
+        self.process.after(self._host.span_ms(0, busy_ms), lambda: self._finish(attempt, fate))
 
     def _fate(self, job: work.Job) -> str:
         if job.kind == POISON:

@@ -5,72 +5,28 @@ world.run()                   # AssertionError of a checker, or of the final bou
 violations(world.history.records)
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import attrs
 
 from stoker.broker.core.rules import Rules
+from stoker.broker.journal import Retention
 from stoker.proto import limits
-from stoker.proto.model import Overflow
-from stoker.proto.queuerules import QueueRules
 
 from .. import history as h
-from .broker import SimBroker
+from .broker import Broker, SimBroker
 from .chaos import Chaos
 from .client import Caller, SimClient, SimOperator
+from .heap import Heap
 from .host import Host
 from .life import REAL, Parts
 from .supervisor import SimSupervisor
+from .terms import SETTLE_MS, kinds, rules
+from .weather import ALWAYS, Weather
 from .worker import SimWorker
 
-SEND: dict[str, Any] = {
-    "kind": "send",
-    "queue": "mail",
-    "lease_ms": 2000,
-    "time_limit_ms": 3000,
-    "backoff_ms": 100,
-    "backoff_cap_ms": 4000,
-}
-DIGEST: dict[str, Any] = {
-    "kind": "digest",
-    "priority": -2,
-    "lease_ms": 3000,
-    "time_limit_ms": 6000,
-    "backoff_ms": 500,
-    "backoff_cap_ms": 5000,
-}
-POISON: dict[str, Any] = {"kind": "poison", "crashes_max": 3, "backoff_ms": 100, "backoff_cap_ms": 1000}
-SHORT = {"lease_ms": 2000, "time_limit_ms": 4000, "backoff_ms": 100, "backoff_cap_ms": 2000}
-KINDS = (SEND, DIGEST, POISON)
-
-RULES = Rules(
-    queue_default=QueueRules(jobs_max=20, overflow=Overflow.WAIT, policy=SHORT),
-    queues={
-        "mail": QueueRules(jobs_max=12, bytes_max=3000, policy=SHORT),
-        "reports": QueueRules(
-            jobs_max=6,
-            dead_max=20,
-            overflow=Overflow.DEAD,
-            policy=SHORT | {"backoff_cap_ms": 1000},
-        ),
-    },
-    heartbeat_ms_max=500,
-    reconnect_grace_ms=3000,
-    supervisor_grace_ms=4000,
-    kill_grace_ms=500,
-)
-
-LONGEST_ROUND_MS = (
-    int(DIGEST["time_limit_ms"])
-    + RULES.kill_grace_ms
-    + RULES.reconnect_grace_ms
-    + RULES.supervisor_grace_ms
-    + int(DIGEST["backoff_cap_ms"])
-)
-"""One attempt that hangs, whose kill is not heard, whose supervisor is silent, and its backoff."""
-
-SETTLE_MS = limits.ATTEMPTS_MAX_DEFAULT * LONGEST_ROUND_MS
-"""Everything is finished so long after the last fault: every attempt of a job may go that way."""
+LATELY = 24
+"""So many of a client's newest jobs are what an operator looks at."""
 
 
 @attrs.frozen
@@ -81,43 +37,86 @@ class Plan:
     jobs_per_client: int = 25
     fault_every_ms: int = 700
     operator_every_ms: int = 500
+    client_every_ms: int = 2500
+    stretch: int = 1
+    """Durations of leases, limits and waits are so many times as long."""
+    weather: Weather = ALWAYS
     parts: Parts = REAL
 
 
 STORMY = Plan()
 CALM = Plan(fault_every_ms=0, operator_every_ms=0)
 
+STRETCH = 30
+"""Of leases of two seconds this makes the usual minute."""
+
+LONG_HOURS = 4
+LONG = Plan(
+    chaos_ms=LONG_HOURS * limits.HOUR_MS,
+    jobs_per_client=LONG_HOURS * 75,
+    fault_every_ms=400,
+    operator_every_ms=500,
+    client_every_ms=2000,
+    stretch=STRETCH,
+    weather=Weather(storm_ms=4000, lull_ms=10 * limits.MINUTE_MS),
+    parts=Parts(
+        chores_ms=30 * limits.SECOND_MS,
+        retention=Retention(
+            done_kept_ms=20 * limits.MINUTE_MS,
+            done_kept_max=40,
+            dead_kept_ms=30 * limits.MINUTE_MS,
+            dead_kept_max=40,
+        ),
+    ),
+)
+"""Hours of a broker with the usual durations: about 200 jobs and 100 faults an hour, half of them in storms."""
+
+
+Make = Callable[[Host, Rules, Parts], Broker]
+
 
 class World:
     """See the module."""
 
-    def __init__(self, seed: int, plan: Plan = STORMY) -> None:
+    def __init__(
+        self, seed: int, plan: Plan = STORMY, host: Host | None = None, make: Make = SimBroker
+    ) -> None:
+        """`make` gives the broker; another one than the simulated may need a host of its own."""
         self.seed = seed
         self._plan = plan
-        self.host = Host(seed)
+        self.host = host or Host(Heap(seed), plan.weather, plan.stretch)
         self.host.calm = not plan.fault_every_ms
-        self.broker = SimBroker(self.host, RULES, plan.parts)
+        self.broker = make(self.host, rules(plan.stretch), plan.parts)
         self._supervisors: list[SimSupervisor] = []
         self._raw: list[SimWorker] = []
         self._tickets = 0
+        self._kinds = kinds(plan.stretch)
         self._populate()
-        pause_ms = plan.chaos_ms // (plan.jobs_per_client // 2)
-        names = ("alice", "bob", "carol")
         self.clients = [
-            SimClient(self.host, self.broker, name, plan.jobs_per_client, pause_ms) for name in names
+            SimClient(self.host, self.broker, name, plan.jobs_per_client, plan.client_every_ms)
+            for name in ("alice", "bob", "carol")
         ]
         self._callers: list[Caller] = list(self.clients)
         if plan.operator_every_ms:
-            ids = [f"{name}-{n}" for name in names for n in range(plan.jobs_per_client)]
-            operator = SimOperator(self.host, self.broker, "operator", ids, plan.operator_every_ms)
+            operator = SimOperator(self.host, self.broker, "operator", self._some_id, plan.operator_every_ms)
             self._callers.append(operator)
             self._operator = operator
         if plan.fault_every_ms:
             self._begin_chaos()
 
     @property
+    def settle_ms(self) -> int:
+        """Everything is finished so long after the last fault."""
+        return SETTLE_MS * self._plan.stretch
+
+    @property
     def history(self) -> h.History:
         return self.host.history
+
+    def _some_id(self) -> str:
+        """Of a job that a client has asked for lately, or is about to ask for."""
+        client = self.host.heap.random.choice(self.clients)
+        return f"{client.process.name}-{client.left + self.host.heap.between(-1, LATELY)}"
 
     # --- who is there -----------------------------------------------------------------------------------
 
@@ -131,7 +130,7 @@ class World:
     def _add_supervisor(self, worker_count: int) -> None:
         self._tickets += 1
         name, ticket = f"pool-{self._tickets}", self._tickets.to_bytes(limits.TICKET_BYTES, "big")
-        supervisor = SimSupervisor(self.host, self.broker, name, ticket, KINDS, worker_count)
+        supervisor = SimSupervisor(self.host, self.broker, name, ticket, self._kinds, worker_count)
         self._supervisors.append(supervisor)
         supervisor.process.on_death(lambda: self._replace_supervisor(supervisor, worker_count))
 
@@ -168,18 +167,23 @@ class World:
         """All of it. AssertionError if a checker found something, or not everything got finished."""
         heap = self.host.heap
         heap.run_until(self._plan.chaos_ms)
-        self._make_calm()
-        heap.run_until(heap.now_ms + SETTLE_MS, self._is_settled)
+        self.make_calm()
+        heap.run_until(heap.now_ms + self.settle_ms, self.is_settled)
+        self.conclude()
+
+    def conclude(self) -> None:
+        """What must hold at the end, and what the oracle is to know of it."""
         unanswered = [ask for caller in self._callers for ask in caller.unanswered]
         assert not unanswered, f"everything_is_answered: {unanswered[0]}"
-        assert self._is_settled(), "everything_ends: not everything was finished in time"
+        assert self.is_settled(), "everything_ends: not everything was finished in time"
         life = self.broker.life
         assert life is not None
         life.core.check()
         self.history.add(h.Ended(self.host.now_ms, self._rows(), life.core.finished_counts()))
 
-    def _make_calm(self) -> None:
-        self.host.note("calm")
+    def make_calm(self) -> None:
+        """No fault from here on."""
+        self.history.add(h.Calm(self.host.now_ms, self.settle_ms))
         self.host.calm = True
         # As far ahead as it ever was: every date that a client took from it is near now.
         self.host.clock.wall_step_ms = self.host.clock.wall_step_ms_highest
@@ -188,7 +192,8 @@ class World:
         if self._plan.operator_every_ms:
             self._operator.set_right()
 
-    def _is_settled(self) -> bool:
+    def is_settled(self) -> bool:
+        """Everything is finished, answered, and told."""
         life = self.broker.life
         return (
             life is not None
@@ -200,7 +205,7 @@ class World:
 
     def _rows(self) -> tuple[h.Row, ...]:
         jobs = self.broker.journal.list_jobs(queue=None, state=None, kind=None, after=0, limit=10_000)
-        kinds = {str(kind["kind"]): kind for kind in KINDS}
+        declared = {str(kind["kind"]): kind for kind in self._kinds}
         return tuple(
             h.Row(
                 job.id,
@@ -210,7 +215,15 @@ class World:
                 job.charged,
                 job.crashes,
                 job.attempts_max or limits.ATTEMPTS_MAX_DEFAULT,
-                int(kinds.get(job.kind, {}).get("crashes_max", limits.CRASHES_MAX_DEFAULT)),
+                int(declared.get(job.kind, {}).get("crashes_max", limits.CRASHES_MAX_DEFAULT)),
+                self._on_record(job.id),
             )
             for job in jobs
+        )
+
+    def _on_record(self, id: str) -> tuple[h.OnRecord, ...]:
+        history = self.broker.journal.find(id, history=True).history
+        return tuple(
+            h.OnRecord((each["token_epoch"], each["token_counter"]), str(each["outcome"]), each["reason"])
+            for each in history
         )

@@ -1,0 +1,146 @@
+"""The socket: its directory, what is at its path, who listens there, and what that broker says."""
+
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from ..broker.files import check_directory
+from ..broker.refusals import StartRefusedError
+from ..client.sync import Client
+from ..proto.errors import StokerError
+from .finding import Finding, Level
+
+CHECK = "socket"
+BROKER_CHECK = "broker"
+
+ANSWER_S = 5.0
+"""A broker that has not said how it is by then is busy with something that it should not be."""
+
+
+class Listening(NamedTuple):
+    """Who listens at a path."""
+
+    pid: int = 0
+    uid: int = -1
+    """-1 if nobody does."""
+    trouble: str = ""
+    """Why nobody could be reached, where something is there."""
+
+    @property
+    def is_there(self) -> bool:
+        return self.uid >= 0
+
+
+def listening(path: str) -> Listening:
+    """Ask the kernel; nothing is sent."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as sock:
+        try:
+            sock.connect(path)
+        except FileNotFoundError:
+            return Listening()
+        except ConnectionRefusedError:
+            return Listening(trouble="nobody listens there: its broker is gone")
+        except BlockingIOError:
+            return Listening(trouble="it takes no connections: its broker is stopped or overloaded")
+        except OSError as error:
+            return Listening(trouble=f"cannot be connected to: {error.strerror}")
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("@iII"))
+        pid, uid, _ = struct.unpack("@iII", credentials)
+        return Listening(pid, uid)
+
+
+def check_socket(path: str, uid: int, found: Listening) -> Iterator[Finding]:
+    """`uid` is whose broker is to listen there."""
+    yield from _check_directory(os.path.dirname(path) or ".", uid)
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        yield Finding(Level.NOTE, CHECK, f"{path}: is not there: no broker listens")
+        return
+    except OSError as error:
+        yield Finding(Level.ERROR, CHECK, f"{path}: cannot be looked at: {error.strerror}")
+        return
+    if not stat.S_ISSOCK(status.st_mode):
+        yield Finding(
+            Level.ERROR,
+            CHECK,
+            f"{path}: is no socket, so no broker starts",
+            "remove it, or choose another with --socket",
+        )
+    elif status.st_uid != uid:
+        yield Finding(
+            Level.ERROR,
+            CHECK,
+            f"{path}: is a socket of uid {status.st_uid}, not of uid {uid}",
+            "remove it, or choose another with --socket",
+        )
+    elif found.trouble:
+        advice = "" if "gone" not in found.trouble else "the next broker replaces it; start one"
+        yield Finding(Level.WARNING, CHECK, f"{path}: {found.trouble}", advice)
+    elif found.uid not in (uid, 0):
+        yield Finding(
+            Level.ERROR,
+            CHECK,
+            f"{path}: pid {found.pid} listens there and runs as uid {found.uid}, not as uid {uid}",
+            "end it, and find out how it came there",
+        )
+    else:
+        mode = stat.S_IMODE(status.st_mode)
+        yield Finding(
+            Level.OK, CHECK, f"{path}: pid {found.pid} of uid {found.uid} listens there (mode {mode:04o})"
+        )
+
+
+def _check_directory(path: str, uid: int) -> Iterator[Finding]:
+    try:
+        check_directory(path, uid=uid)
+    except FileNotFoundError:
+        yield Finding(Level.NOTE, CHECK, f"{path}: is not there yet; a broker makes it")
+    except StartRefusedError as error:
+        # Its advice is the state directory's.
+        yield Finding(Level.ERROR, CHECK, str(error).replace("--data", "--socket"))
+    except OSError as error:
+        yield Finding(Level.ERROR, CHECK, f"{path}: cannot be looked at: {error.strerror}")
+    else:
+        yield Finding(Level.OK, CHECK, f"{path}: nobody but uid {uid} can replace the socket")
+
+
+def ask(path: str) -> Mapping[str, Any] | str:
+    """What the broker says of itself, or why it does not."""
+    client = Client(path, timeout_s=ANSWER_S)
+    try:
+        return client.status()
+    except StokerError as error:
+        return str(error)
+    finally:
+        client.close()
+
+
+def check_broker(said: Mapping[str, Any] | str, data: str) -> Iterator[Finding]:
+    """What the running broker's answer tells of its health."""
+    if isinstance(said, str):
+        yield Finding(Level.ERROR, BROKER_CHECK, f"does not answer: {said}", "see its log")
+        return
+    theirs = str(said.get("data") or "")
+    if theirs and theirs != os.path.realpath(data):
+        what = f"the broker that runs has its data in {theirs}, not in {data}"
+        yield Finding(Level.WARNING, BROKER_CHECK, what, "name that with --data, or its socket with --socket")
+    if _mapping(said.get("storage")).get("full"):
+        what = "the storage is full: enqueues are refused, everything else goes on"
+        yield Finding(Level.ERROR, BROKER_CHECK, what, "free disk space")
+    for warning in _listing(said.get("warnings")):
+        yield Finding(Level.WARNING, BROKER_CHECK, str(warning))
+    yield Finding(
+        Level.OK, BROKER_CHECK, f"stoker {said.get('version', '?')} answers, epoch {said.get('epoch', '?')}"
+    )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _listing(value: object) -> Sequence[Any]:
+    return cast("list[Any]", value) if isinstance(value, list | tuple) else ()

@@ -1,0 +1,140 @@
+"""`stoker doctor`: one line for each finding, an exit code by the worst, and nothing changed."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.command_line import CommandLine
+from support.journals import an_image, load, sql, stored
+from support.stack import Stack
+
+from stoker.broker.sqlite import SqliteJournal
+from stoker.cli.doctor import line
+from stoker.config.exits import Exit
+from stoker.doctor.finding import Finding, Level
+
+
+@pytest.fixture
+def data(short_directory: Path) -> Path:
+    data = short_directory / "data"
+    data.mkdir(mode=0o700)
+    journal = SqliteJournal(str(data / "journal.db"))
+    load(journal)
+    journal.commit(stored(an_image(1)))
+    journal.close()
+    return data
+
+
+def levels(out: str) -> dict[str, set[str]]:
+    """The levels of the findings of each check."""
+    found: dict[str, set[str]] = {}
+    for finding in json.loads(out)["findings"]:
+        found.setdefault(finding["check"], set()).add(finding["level"])
+    return found
+
+
+def test_sound_directory_without_a_broker_is_nothing_to_do(data: Path, stoker: CommandLine) -> None:
+    ran = stoker("doctor", "--data", str(data), "--json")
+    found = levels(ran.out)
+    assert (ran.code, ran.err) == (Exit.OK, "")
+    assert found["journal"] == found["directory"] == found["settings"] == {"ok"}
+    assert found.keys() == {"versions", "kernel", "settings", "directory", "disk", "socket", "journal"}
+
+
+def test_looking_changes_nothing(data: Path, stoker: CommandLine) -> None:
+    before = [(each.name, each.stat().st_mtime_ns) for each in sorted(data.iterdir())]
+    stoker("doctor", "--data", str(data))
+    assert [(each.name, each.stat().st_mtime_ns) for each in sorted(data.iterdir())] == before
+
+
+def test_missing_directory_is_not_made(short_directory: Path, stoker: CommandLine) -> None:
+    ran = stoker("doctor", "--data", str(short_directory / "none"))
+    assert ran.code == Exit.OK
+    assert not (short_directory / "none").exists()
+
+
+def test_damage_is_exit_10_and_each_finding_one_line(data: Path, stoker: CommandLine) -> None:
+    sql(data / "journal.db", "UPDATE jobs SET priority = 7")
+    ran = stoker("doctor", "--data", str(data))
+    assert ran.code == Exit.UNFIT
+    wrong = [text for text in ran.out.splitlines() if not text.startswith(("ok ", "note "))]
+    assert len(wrong) == 1
+    assert wrong[0].startswith("error    journal     ") and "restore a snapshot" in wrong[0]
+
+
+def test_file_that_others_may_read_is_exit_9(data: Path, stoker: CommandLine) -> None:
+    (data / "journal.db").chmod(0o644)
+    assert stoker("doctor", "--data", str(data)).code == Exit.DOUBTFUL
+
+
+def test_copy_is_looked_at_in_place_of_the_journal(data: Path, stoker: CommandLine) -> None:
+    copy = data.parent / "copy"
+    copy.write_text("no journal")
+    copy.chmod(0o600)
+    ran = stoker("doctor", "--data", str(data), "--journal", str(copy), "--json")
+    assert ran.code == Exit.UNFIT
+    assert levels(ran.out)["journal"] == {"error"}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("[broker", "is not TOML"), ("[pool]\nworkers = 0\n", "pool.workers")]
+)
+def test_settings_that_are_wrong_are_errors_and_the_rest_is_looked_at(
+    data: Path, stoker: CommandLine, text: str, word: str
+) -> None:
+    file = data.parent / "stoker.toml"
+    file.write_text(text)
+    ran = stoker("doctor", "--data", str(data), "--config", str(file), "--json")
+    assert ran.code == Exit.UNFIT
+    assert levels(ran.out)["settings"] == {"error"} and levels(ran.out)["journal"] == {"ok"}
+    assert word in ran.out
+
+
+def test_json_names_the_worst_level_and_what_to_do(data: Path, stoker: CommandLine) -> None:
+    (data / "journal.db").chmod(0o644)
+    report: dict[str, Any] = json.loads(stoker("doctor", "--data", str(data), "--json").out)
+    assert report["worst"] == "warning"
+    assert {frozenset(each) for each in report["findings"]} == {frozenset(("level", "check", "what", "do"))}
+    assert "chmod 600 it" in [each["do"] for each in report["findings"]]
+
+
+def test_what_a_file_says_cannot_command_the_terminal() -> None:
+    assert line(Finding(Level.ERROR, "x", "\x1b[2J", "\n")) == "error    x           \\x1b[2J; \\n"
+
+
+@pytest.mark.slow
+def test_broker_that_runs_is_asked_and_its_journal_left_alone(
+    short_directory: Path, stoker: CommandLine
+) -> None:
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        ran = stoker("doctor", "--data", str(stack.data), "--json")
+        assert stack.broker is not None
+        assert ran.code == Exit.OK, ran.out
+        assert levels(ran.out)["broker"] == {"ok"} and levels(ran.out)["journal"] == {"note"}
+        assert f"(pid {stack.broker.pid}) has it open" in ran.out
+        stack.client.enqueue("still", [])
+
+
+@pytest.mark.slow
+def test_killed_broker_is_told_from_a_living_one(short_directory: Path, stoker: CommandLine) -> None:
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        stack.client.enqueue("kept", [])
+        stack.kill_broker()
+        ran = stoker("doctor", "--data", str(stack.data), "--json")
+        assert ran.code == Exit.DOUBTFUL
+        assert levels(ran.out)["socket"] == {"ok", "warning"} and levels(ran.out)["journal"] == {"ok"}
+        assert "1 jobs, 1 payloads" in ran.out
+
+
+@pytest.mark.slow
+def test_snapshot_of_a_broker_that_runs_can_be_checked(short_directory: Path, stoker: CommandLine) -> None:
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        copy = stoker("snapshot", "look").out.strip()
+        assert os.path.exists(copy)
+        ran = stoker("doctor", "--data", str(stack.data), "--journal", copy, "--json")
+        assert levels(ran.out)["journal"] == {"ok"}

@@ -1,0 +1,52 @@
+"""The journal: sound, damaged, not there, or a broker's that runs."""
+
+import os
+from pathlib import Path
+
+import pytest
+from support.journals import an_image, load, sql, stored
+
+from stoker.broker.sqlite import SqliteJournal
+from stoker.doctor.finding import Level
+from stoker.doctor.journal import check_journal, holder_of, leave_journal
+
+UID = os.geteuid()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    path = str(tmp_path / "journal.db")
+    journal = SqliteJournal(path)
+    load(journal)
+    journal.commit(stored(an_image(1), an_image(2)))
+    journal.close()
+    return path
+
+
+def test_sound_journal_is_good_and_its_rows_are_counted(path: str) -> None:
+    (finding,) = check_journal(path, UID)
+    assert finding.level is Level.OK
+    assert "2 jobs, 2 payloads, 0 outcomes" in finding.what
+
+
+def test_damage_is_an_error_with_what_to_do(path: str) -> None:
+    sql(path, "UPDATE payloads SET payload = x'00' WHERE number = 2", "DELETE FROM payloads WHERE number = 1")
+    findings = list(check_journal(path, UID))
+    assert {finding.level for finding in findings} == {Level.ERROR}
+    assert ["payload of job number 2" in each.what for each in findings] == [False, True]
+    assert "1 jobs have lost their payload" in findings[0].what
+    assert all("snapshot" in each.advice for each in findings)
+
+
+def test_what_is_no_journal_is_an_error_and_a_missing_one_a_note(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("x" * 200)
+    assert [each.level for each in check_journal(str(tmp_path / "text"), UID)] == [Level.ERROR]
+    assert [each.level for each in check_journal(str(tmp_path / "none"), UID)] == [Level.NOTE]
+    assert holder_of(str(tmp_path / "none")) is None
+
+
+def test_journal_of_a_broker_that_runs_is_left_to_it(path: str) -> None:
+    finding = leave_journal(path, 42)
+    assert finding.level is Level.NOTE
+    assert "pid 42" in finding.what and "stoker snapshot" in finding.advice
+    assert "a broker has it open" in leave_journal(path, 0).what

@@ -1,0 +1,74 @@
+"""Calls to the disk that fail, drawn from all there are; and broken builds that do not take it to heart."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from support.faults.failing_calls import HARNESS, Case, cases, run, try_all
+from support.faults.station import make_committer
+
+from stoker.broker.committer import Committer
+from stoker.broker.core import effects as fx
+from stoker.broker.sqlite import errors
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+CASES = 350
+CASES_BROKEN = 40
+
+
+class EagerCommitter(Committer):
+    """Answers before the commit."""
+
+    def add(self, effects: Sequence[fx.Effect]) -> None:
+        answers = [effect for effect in effects if isinstance(effect, fx.Answer)]
+        super().add([effect for effect in effects if not isinstance(effect, fx.Answer)])
+        self._release(answers, {})
+
+
+def eager_committer(*arguments: Any) -> Committer:
+    committer = make_committer(*arguments)
+    committer.__class__ = EagerCommitter
+    return committer
+
+
+def test_whatever_call_fails_no_answer_leaves_and_the_next_start_is_right(seed: int) -> None:
+    tally = HARNESS.run(seed, CASES)
+    assert tally.violations == []
+    assert tally.counts["cases"] == CASES
+    assert all(tally.counts[outcome] > CASES // 20 for outcome in ("unnoticed", "waited", "ended"))
+
+
+def test_every_call_of_the_run_is_a_case() -> None:
+    every = cases(1)
+    assert len(set(every)) == len(every)
+    for operation in ("write", "sync", "truncate", "read", "size"):
+        nths = {case.nth for case in every if case.operation == operation}
+        assert nths == set(range(1, len(nths) + 1))
+
+
+def test_answer_before_the_commit_is_found_out(seed: int) -> None:
+    tally = run(seed, CASES_BROKEN, eager_committer)
+    assert [fault for fault in tally.violations if "left after the error" in fault]
+
+
+def always(*_: object) -> bool:
+    return True
+
+
+def never(*_: object) -> bool:
+    return False
+
+
+def test_taking_any_error_for_a_full_disk_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "is_full", always)
+    syncs = [case for case in cases(1) if case.operation == "sync" and case.for_ever]
+    tally = try_all(1, syncs[20:40])
+    assert [fault for fault in tally.violations if "never lacking" in fault]
+
+
+def test_taking_a_full_disk_for_the_end_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "is_full", never)
+    fulls: list[Case] = [case for case in cases(1) if case.is_full]
+    tally = try_all(1, fulls[200:220])
+    assert [fault for fault in tally.violations if "the broker ended" in fault]

@@ -1,0 +1,19 @@
+"""State directories whose file system goes away or turns read-only; each way once."""
+
+import pytest
+from support.faults.loop_disk import hindrance
+from support.faults.lost_places import WAYS, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(autouse=True)
+def _possible() -> None:
+    if reason := hindrance():
+        pytest.skip(reason)
+
+
+def test_broker_whose_place_is_lost_ends_and_has_said_nothing_that_is_not_kept(seed: int) -> None:
+    done = run(seed, len(WAYS))
+    assert done.violations == []
+    assert all(done.counts[way] == 1 for way in WAYS)

@@ -1,0 +1,67 @@
+"""Power cuts at any moment of a recorded run, and broken builds that must not get away with theirs."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+from support.faults.power_images import HARNESS, run
+from support.faults.recording import record
+from support.faults.station import make_committer
+
+from stoker.broker.committer import Committer
+from stoker.broker.core import effects as fx
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+IMAGES = 1200
+IMAGES_NORMAL = 300
+IMAGES_BROKEN = 100
+
+
+class EagerCommitter(Committer):
+    """Answers before the commit."""
+
+    def add(self, effects: Sequence[fx.Effect]) -> None:
+        answers = [effect for effect in effects if isinstance(effect, fx.Answer)]
+        super().add([effect for effect in effects if not isinstance(effect, fx.Answer)])
+        self._release(answers, {})
+
+
+def eager_committer(*arguments: Any) -> Committer:
+    committer = make_committer(*arguments)
+    committer.__class__ = EagerCommitter
+    return committer
+
+
+def test_nothing_that_was_answered_is_lost_or_damaged_by_a_power_cut(seed: int) -> None:
+    tally = HARNESS.run(seed, IMAGES)
+    assert tally.violations == []
+    assert tally.counts["images"] == IMAGES
+    assert tally.counts["finished"] == IMAGES // 25
+
+
+def test_without_a_sync_of_each_commit_only_what_came_after_the_last_checkpoint_is_lost(seed: int) -> None:
+    tally = run(seed, IMAGES_NORMAL, partial(record, synchronous="NORMAL"), "NORMAL")
+    assert tally.violations == []
+
+
+BROKEN = {
+    "sync of the log removed": partial(record, swallows_syncs=True),
+    "no sync of each commit": partial(record, synchronous="NORMAL"),
+    "answer before the commit": partial(record, committer=eager_committer),
+}
+
+
+@pytest.mark.parametrize("make", BROKEN.values(), ids=BROKEN)
+def test_broken_build_is_found_out(make: Any, seed: int) -> None:
+    tally = run(seed, IMAGES_BROKEN, make)
+    assert [fault for fault in tally.violations if "was acknowledged and is gone" in fault]
+
+
+def test_violation_says_where_to_find_it_again() -> None:
+    tally = run(5, 20, BROKEN["no sync of each commit"])
+    assert all(
+        text.startswith("piece 5, run ") and ", cut after operation " in text for text in tally.violations
+    )
+    assert tally == run(5, 20, BROKEN["no sync of each commit"])

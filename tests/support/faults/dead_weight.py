@@ -1,0 +1,155 @@
+"""Honest clients and workers beside a crowd that says little, reads nothing, or never finishes.
+
+A broker and a pool as they are run; an honest client enqueues a job and waits for its end, again and
+again, first alone, then beside the crowd, which is a process of its own. Judged: the honest client's
+slowest one in a hundred, the broker's memory at its peak, and how each useless connection was ended.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from support.faults.crowd import LARGE
+from support.proof.harness import Harness, Tally
+from support.stack import STOKER, Stack
+
+from stoker.proto import limits
+
+TESTS = Path(__file__).parents[2]
+WORKERS = 4
+JOBS = 200
+"""Of one measurement: the second slowest of them is what is looked at."""
+
+MEASUREMENTS = 3
+"""Beside the crowd. The best counts: a neighbour on this machine slows one of them, the crowd all."""
+
+SLOWER_MAX = 2.0
+NOT_SLOW_S = 0.010
+"""Below this nothing is slow, however fast it was before."""
+
+PEAK_MIB_MAX = 200
+"""A broker alone has 40; 64 may be unread; sockets, what is just being made, and room for the allocator."""
+
+LATE_S = 5.0
+"""After its deadline a connection is ended within so long, on a busy machine too. Deadlines are looked at
+once a second, and before the end all is heard that was said."""
+
+HURRIED = "support.faults.hurry:main"
+
+
+def run(seed: int, amount: int) -> Tally:
+    """A crowd of so many, until the last deadline has passed. Nothing here is random."""
+    return run_with(STOKER, seed, amount)
+
+
+def run_with(call: str, seed: int, amount: int, *, times: int = 1, hold_s: float | None = None) -> Tally:
+    """The same with another broker, whose deadlines are so many times shorter, for another time."""
+    with tempfile.TemporaryDirectory(prefix="stk-", dir="/tmp") as directory, Stack(Path(directory)) as stack:
+        stack.broker_call = call
+        stack.start_broker()
+        stack.start_pool("trials:app", WORKERS)
+        stack.client.enqueue("unknown", id=LARGE, payload=bytes(limits.PAYLOAD_BYTES_MAX), queue="unserved")
+        trial = Trial(stack, amount, times, hold_s or _UNREAD_S / times + LATE_S + 1)
+        trial.run()
+        return Tally(trial.counts, [f"dead weight, seed {seed}: {fault}" for fault in trial.faults])
+
+
+class Trial:
+    """One crowd."""
+
+    def __init__(self, stack: Stack, amount: int, times: int, hold_s: float) -> None:
+        self._stack = stack
+        self._amount = amount
+        self._times = times
+        self._hold_s = hold_s
+        self.counts: dict[str, int] = {"connections": 0, "honest": 0, "ended": 0}
+        self.faults: list[str] = []
+
+    def run(self) -> None:
+        quiet_s = max(self._slowest_s(), self._slowest_s())
+        with self._crowd() as crowd:
+            assert crowd.stdin is not None and crowd.stdout is not None
+            assert crowd.stdout.readline() == b"there\n", "the crowd did not come"
+            began_s = time.monotonic()
+            beside_s = min(self._slowest_s() for _ in range(MEASUREMENTS))
+            while time.monotonic() < began_s + self._hold_s:
+                self._slowest_s()
+            crowd.stdin.close()
+            report: dict[str, Any] = json.loads(crowd.stdout.read())
+        self.counts["quiet_us"], self.counts["beside_us"] = round(quiet_s * 1e6), round(beside_s * 1e6)
+        if beside_s > max(SLOWER_MAX * quiet_s, NOT_SLOW_S):
+            self.faults.append(f"{beside_s * 1000:.1f} ms beside the crowd, {quiet_s * 1000:.1f} ms alone")
+        self._judge_memory()
+        self._judge_ends(report)
+
+    def _crowd(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "support.faults.crowd", self._stack.socket, str(self._amount)]
+        return subprocess.Popen(command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def _slowest_s(self) -> float:
+        """The time in which all but one in a hundred of the jobs are done."""
+        took_s: list[float] = []
+        for _ in range(JOBS):
+            began_s = time.monotonic()
+            done = self._stack.client.enqueue("noop").wait(timeout_s=10)
+            took_s.append(time.monotonic() - began_s)
+            if done.state != "done":
+                self.faults.append(f"an honest job is {done.state}")
+        self.counts["honest"] += JOBS
+        return sorted(took_s)[-(JOBS // 100)]
+
+    def _judge_memory(self) -> None:
+        assert self._stack.broker is not None
+        with open(f"/proc/{self._stack.broker.pid}/status", encoding="ascii") as file:
+            peak = next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmHWM"))
+        self.counts["peak_mib"] = peak
+        if peak > PEAK_MIB_MAX:
+            self.faults.append(f"the broker's memory had a peak of {peak} MiB")
+
+    def _judge_ends(self, report: dict[str, Any]) -> None:
+        for kind, deadline_s, word in _DUE:
+            after_s, ends = deadline_s / self._times, report[kind]
+            self.counts["connections"] += ends["count"]
+            self.counts["ended"] += ends["ended"]
+            if after_s + LATE_S > self._hold_s:
+                continue
+            if ends["ended"] < ends["count"] or ends["latest_s"] > after_s + LATE_S:
+                self.faults.append(f"of {kind} not all were ended within {after_s} s: {ends}")
+            if word and ends["words"] != {word: ends["count"]}:
+                self.faults.append(f"{kind} were not all told {word}: {ends}")
+
+
+_HANDSHAKE_S, _FRAME_S, _UNREAD_S = (
+    milliseconds / 1000 for milliseconds in (limits.HANDSHAKE_MS, limits.FRAME_MS_MAX, limits.UNREAD_MS_MAX)
+)
+_DUE = (
+    ("silent", _HANDSHAKE_S, "handshake_timeout"),
+    ("headed", _FRAME_S, "frame_timeout"),
+    ("trickle", _FRAME_S, "frame_timeout"),
+    ("deaf", _UNREAD_S, ""),
+    ("nagging", _UNREAD_S, ""),
+    ("half", _UNREAD_S, ""),
+)
+
+
+def needs() -> str:
+    """Whether so many connections are to be had."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * HARNESS.piece + 200
+    return f"the limit of descriptors is {hard}, and {wanted} are needed" if hard < wanted else ""
+
+
+HARNESS = Harness(
+    name="dead_weight",
+    title="useless connections that say little, read nothing or never finish, beside honest clients",
+    unit="connections",
+    goal=1000,
+    piece=1000,
+    run=run,
+    needs=needs,
+)

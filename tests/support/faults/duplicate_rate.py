@@ -1,0 +1,142 @@
+"""How often a job is delivered twice while workers, or brokers, are killed: the rate, and a reason for each.
+
+At full rate, with handlers of 2 ms. In the first half of the time a worker is killed every second:
+what it was running runs again, after a crash that is on record with its pid. In the second half the broker is,
+every ten seconds: that is no reason to run anything again.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from stoker.proto.errors import StokerError
+
+from ..proof.harness import Harness, Tally
+from ..waiting import wait_until
+from . import inspection
+from .ensemble import Ensemble, in_its_own_directory
+from .happy_path import APP, END_S, OPTIONS, SHOWN_MAX, WORKERS
+from .ledger import Ledger, Row
+from .spawner import STOKER
+
+KIND, WORK_MS = "nap", 2
+"""So that a worker that is killed is in the middle of a job as a rule."""
+
+UNSEEN_MAX = 400
+BATCH = 100
+"""Small, so that a phase ends soon after its time."""
+
+WORKER_EVERY_S = 1.0
+BROKER_EVERY_S = 10.0
+
+
+class Phase:
+    """One half of the time: who is killed, and what came of it."""
+
+    def __init__(self, ensemble: Ensemble, ledger: Ledger, victim: str) -> None:
+        self.counts: Counter[str] = Counter()
+        self._ensemble = ensemble
+        self._ledger = ledger
+        self._victim = victim
+        self._killed: set[int] = set()
+        self._is_over = threading.Event()
+
+    def run(self, seconds: float, kill: Callable[[], int], every_s: float) -> list[str]:
+        """Jobs at full rate, and a `kill` every so often, which gives a pid; what is wrong with it."""
+        before, odd_before = self._ledger.stored, len(self._ledger.odd)
+        with ThreadPoolExecutor(1) as thread:
+            killing = thread.submit(self._keep_killing, kill, every_s)
+            try:
+                end = time.monotonic() + seconds
+                while time.monotonic() < end:
+                    self._ledger.store(BATCH)
+            finally:
+                self._is_over.set()
+            killing.result()
+        self._ledger.wait_complete(END_S)
+        odd = self._ledger.odd[odd_before:]
+        self._count("jobs", self._ledger.stored - before)
+        self._count("second deliveries", len(odd))
+        return self._unexplained(odd)
+
+    def _count(self, what: str, count: int) -> None:
+        self.counts[f"{what} under {self._victim} kills"] += count
+
+    def _keep_killing(self, kill: Callable[[], int], every_s: float) -> None:
+        while not self._is_over.wait(every_s):
+            self._killed.add(kill())
+            self.counts[f"{self._victim} kills"] += 1
+
+    def _unexplained(self, odd: Sequence[Row]) -> list[str]:
+        """Second deliveries without a crash on record of a worker that was killed."""
+        broken: list[str] = []
+        for job in inspection.shown(self._ensemble.socket, [row["id"] for row in odd]):
+            ends = [(attempt["outcome"], _pid_of(attempt)) for attempt in job["history"]]
+            explained = all(outcome == "crash" and pid in self._killed for outcome, pid in ends[:-1])
+            if job["state"] != "done" or not explained or len(ends) != job["attempt"]:
+                broken.append(f"job {job['id']} is {job['state']} after attempts that ended with {ends}")
+        return broken
+
+
+def _pid_of(attempt: Mapping[str, Any]) -> int:
+    """Of the worker: the third part of its identity."""
+    return int(attempt["worker"].split("/")[2])
+
+
+def _kill_worker(ensemble: Ensemble, random: Random) -> int:
+    while True:
+        worker, zygote = random.choice(wait_until(ensemble.workers, "a worker"))
+        if ensemble.kill_child(worker, zygote):
+            return worker
+
+
+def _kill_broker(ensemble: Ensemble) -> int:
+    assert ensemble.broker is not None
+    pid = ensemble.broker.pid
+    ensemble.kill_broker()
+    ensemble.start_broker()
+    return pid
+
+
+def trial(directory: Path, seed: int, seconds: int, *, broker: str = STOKER) -> Tally:
+    """For so long on one directory, and the rates."""
+    random = Random(seed)
+    counts: Counter[str] = Counter(seconds=seconds)
+    broken: list[str] = []
+    with Ensemble(
+        directory, random, broker=broker, workers=WORKERS, clients=0, app=APP, options=OPTIONS
+    ) as ensemble:
+        try:
+            ensemble.start_broker()
+            ensemble.start_pool()
+            ledger = Ledger(ensemble.client, KIND, [WORK_MS], unseen_max=UNSEEN_MAX)
+            of_workers, of_brokers = (Phase(ensemble, ledger, victim) for victim in ("worker", "broker"))
+            half_s = seconds / 2
+            broken += of_workers.run(half_s, lambda: _kill_worker(ensemble, random), WORKER_EVERY_S)
+            every_s = min(BROKER_EVERY_S, half_s / 2)
+            broken += of_brokers.run(half_s, lambda: _kill_broker(ensemble), every_s)
+            for phase in (of_workers, of_brokers):
+                counts.update(phase.counts)
+        except (AssertionError, StokerError) as error:
+            broken.append(f"it came to a standstill: {error}")
+    return Tally(dict(counts), [f"seed {seed}, {seconds} s: {text}" for text in broken[:SHOWN_MAX]])
+
+
+def run(seed: int, amount: int) -> Tally:
+    """The same in a directory of its own."""
+    return in_its_own_directory(lambda directory: trial(directory, seed, amount))
+
+
+HARNESS = Harness(
+    name="duplicate_rate",
+    title="jobs at full rate under a worker kill a second, then a broker kill every 10 s: each repeat explained",
+    unit="seconds",
+    goal=1_800,
+    piece=120,
+    run=run,
+)

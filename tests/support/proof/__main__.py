@@ -1,0 +1,110 @@
+"""`PYTHONPATH=tests python -m support.proof`: the long tier, in pieces that resume. See CONTRIBUTING.md.
+
+Exit code 1 if a violation was found now or is in the ledger, or a harness failed; 0 otherwise, also
+when it was told to end: what is done is written down, what was under way is not.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from support.proof.harness import Harness
+from support.proof.harnesses import all_harnesses
+from support.proof.ledger import Ledger
+from support.proof.run import broken, replay, run_piece, run_pieces, runnable, say_piece, share
+from support.proof.table import PAGE, rewrite
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The whole command."""
+    every = all_harnesses()
+    asked = _parse(arguments, every)
+    chosen = {name: every[name] for name in asked.harness or every}
+    ledger = Ledger()
+    _prepare_process()
+    if asked.list:
+        _list(chosen, ledger)
+        return 0
+    if asked.table:
+        _rewrite(every, ledger)
+        return 0
+    if asked.seed is not None:
+        return _replay(chosen[asked.harness[0]], asked.seed, asked.amount)
+    return _prove(chosen, every, ledger, asked)
+
+
+def _parse(arguments: Sequence[str], every: Mapping[str, Harness]) -> Any:
+    parser = argparse.ArgumentParser(prog="python -m support.proof", description="Fault runs, in pieces.")
+    parser.add_argument("harness", nargs="*", help="only these (default: all)", metavar="HARNESS")
+    parser.add_argument("--pieces", type=int, help="so many pieces at most")
+    parser.add_argument("--minutes", type=float, help="begin no piece after so many minutes")
+    parser.add_argument("--list", action="store_true", help="list harnesses and how far they are")
+    parser.add_argument("--table", action="store_true", help=f"only rewrite the table in {PAGE.name}")
+    parser.add_argument("--seed", type=int, help="run one piece again, and write nothing down")
+    parser.add_argument("--amount", type=int, help="how much of it (default: the harness's piece)")
+    asked = parser.parse_args(arguments)
+    for name in asked.harness:
+        if name not in every:
+            parser.error(f"no harness {name}; there are {', '.join(every)}")
+    if (asked.seed is not None and len(asked.harness) != 1) or (asked.seed is None and asked.amount):
+        parser.error("--seed and --amount run one harness again: name it")
+    return asked
+
+
+def _prepare_process() -> None:
+    # A shell starts what it puts into the background with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # What this machine's daemons are told must not reach those of a harness.
+    os.environ["STOKER_CONFIG"] = os.devnull
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _list(chosen: Mapping[str, Harness], ledger: Ledger) -> None:
+    for name, harness in chosen.items():
+        reason = harness.needs()
+        note = f"  (not on this host: {reason})" if reason else ""
+        percent = 100 * min(share(harness, ledger), 1)
+        _say(f"{name:<24} {percent:5.1f} % of {harness.goal:,} {harness.unit}{note}")
+
+
+def _rewrite(every: Mapping[str, Harness], ledger: Ledger) -> None:
+    if rewrite(every, ledger):
+        _say(f"{PAGE} is up to date again")
+
+
+def _replay(harness: Harness, seed: int, amount: int | None) -> int:
+    piece = run_piece(harness, seed, amount or harness.piece, _say)
+    if piece is None:
+        return 1
+    say_piece(piece, _say)
+    return 1 if piece.violations else 0
+
+
+def _prove(chosen: Mapping[str, Harness], every: Mapping[str, Harness], ledger: Ledger, asked: Any) -> int:
+    until_s = None if asked.minutes is None else time.monotonic() + 60 * asked.minutes
+    sound = True
+    try:
+        able = runnable(chosen, _say)
+        sound = run_pieces(able, ledger, _say, pieces_max=asked.pieces, until_s=until_s)
+    except KeyboardInterrupt:
+        _say("told to end; the piece that was under way is not counted")
+    with contextlib.suppress(KeyboardInterrupt):
+        _rewrite(every, ledger)
+    found = broken(chosen, ledger)
+    for piece in found:
+        again = replay(piece.harness, piece.seed, piece.amount)
+        _say(f"in the ledger: {len(piece.violations)} violations at {piece.commit}, again: {again}")
+    return 0 if sound and not found else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
