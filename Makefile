@@ -25,6 +25,8 @@ RUN_STAMP := $(RUN)/.complete
 # One limit for a whole run of the tests, so that a hang is a failure with a name.
 SESSION_S := 720
 PYTEST := $(BIN)/python -m pytest --session-timeout=$(SESSION_S)
+# Most tests with real processes wait most of the time.
+BESIDE := -n 2 --dist worksteal
 CHECKED := src tests examples benchmarks
 SEED ?=
 SEED_OPTION := $(if $(SEED),--seed $(SEED))
@@ -44,8 +46,8 @@ demo: ## digest the standard library through kills of a worker and of the broker
 	@if [ -e $(STAMP) ]; then $(BIN)/stoker demo; else $(RUN)/bin/stoker demo; fi
 
 .PHONY: test
-test: $(STAMP) ## all tests, real processes and kills included
-	$(PYTEST) $(SEED_OPTION)
+test: $(STAMP) ## all tests, real processes, kills and faults included
+	$(PYTEST) $(BESIDE) $(SEED_OPTION)
 
 .PHONY: check
 check: lint types fast ## lint, formats, types, fast tests: before every commit
@@ -66,7 +68,7 @@ fast: $(STAMP) ## the tests without real processes
 
 .PHONY: slow
 slow: $(STAMP) ## only the tests with real processes, real kills and real waits
-	$(PYTEST) -m slow $(SEED_OPTION)
+	$(PYTEST) $(BESIDE) -m slow $(SEED_OPTION)
 
 .PHONY: rounds
 rounds: $(STAMP) ## the random kills, ROUNDS=200 times each
@@ -74,7 +76,7 @@ rounds: $(STAMP) ## the random kills, ROUNDS=200 times each
 
 .PHONY: faults
 faults: $(STAMP) ## what goes wrong, a little of each: kills, power cuts, full disks, hostile peers
-	PYTHONPATH=tests $(PYTEST) -p support.proof.verdict tests/faults $(SEED_OPTION)
+	PYTHONPATH=tests $(PYTEST) $(BESIDE) -p support.proof.verdict tests/faults $(SEED_OPTION)
 
 .PHONY: proof
 proof: $(STAMP) ## the same at length, in pieces that resume; MINUTES=60 ONLY="a b"

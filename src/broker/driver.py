@@ -285,10 +285,14 @@ class Driver:
             self.committer.flush()
         if not self.committer.is_open and self._batch_bytes:
             self._batch_bytes = 0
-            over_budget, self._over_budget = self._over_budget, []
-            for peer in over_budget:
-                peer.unhold(HOLD_BUDGET)
+            self._read_on()
         self._delivery.flush()
+
+    def _read_on(self) -> None:
+        """Nobody has to wait any longer because of what he sent into the open batch."""
+        over_budget, self._over_budget = self._over_budget, []
+        for peer in over_budget:
+            peer.unhold(HOLD_BUDGET)
 
     # --- steps and effects -------------------------------------------------------------------------------
 
@@ -444,6 +448,8 @@ class Driver:
     def commit_full(self) -> None:
         """The committer holds a batch that does not fit."""
         self._times.found_full(self.now.mono_ms)
+        # The open batch may stay so for hours, and takes no payloads meanwhile.
+        self._read_on()
         if self._storage.became_full(self.now):
             self.step(StorageChanged(True))
 

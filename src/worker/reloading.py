@@ -283,7 +283,8 @@ class Reloading:
             self._write(generation.failure.report.encode() + b"\n")
         if self.candidate is not None:
             self._promote()
-        elif generation.was_ready:
+        elif generation.was_ready or (self.code and generation.failure is None):
+            # Also one that was killed as it imported: the same code has been imported before.
             self._nursery.start_soon(self._start_again, generation)
         else:
             self._owner.give_up()

@@ -13,7 +13,7 @@ children.
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from . import process
 from .process import Pidfd, Stat
@@ -79,6 +79,20 @@ def _kill_all(look: Callable[[], Iterable[Stat]], known: Iterable[Stat], within_
 def sweep_own(nonce: str, *, within_ms: int = SWEEP_MS) -> bool:
     """For a process that lives on: kill what it started; False if some of it would not die in time."""
     return _kill_all(lambda: members(os.getpid(), nonce), (), within_ms)
+
+
+def sweep_below(workers: Mapping[int, str], *, within_ms: int) -> bool:
+    """Kill what workers have started, and not themselves; False if some of it would not die in time.
+
+    `workers` are nonces by pid. They live, but are stopped, so that they start nothing more.
+    """
+
+    def look() -> Iterator[Stat]:
+        stats = list(process.all_stats())
+        for pid, nonce in workers.items():
+            yield from members(pid, nonce, stats)
+
+    return _kill_all(look, (), within_ms)
 
 
 def _is_marked(each: Stat, session: int, nonce: str) -> bool:

@@ -7,7 +7,7 @@ the import the heap is collected and frozen, so that workers share nearly all of
 It is a subreaper, so what its workers leave behind becomes its child and is reaped here. It does not
 listen to TERM, INT or HUP, which at a terminal reach everybody: it ends when the supervisor's end of
 the socketpair closes, and takes its workers with it, within SUPERVISOR_DEATH_MS: first TERM, so that
-a job about to end can, then SIGKILL to the whole trees. While it imports, the kernel kills it with the
+a job about to end can, then SIGKILL to what they have started and then to themselves. While it imports, the kernel kills it with the
 supervisor. If it dies itself, the kernel kills its workers.
 """
 
@@ -30,7 +30,7 @@ from .control import Files, Fork, Forked, Kinds, Message, Ready, Start, Unforked
 from .flavour import Flavour
 from .process import MarkerSpace, Pidfd
 from .report import reason_of, report_of
-from .sweep import sweep, sweep_own
+from .sweep import sweep, sweep_below, sweep_own
 from .unimportable import failure_of
 
 TERM_MS = limits.SUPERVISOR_DEATH_MS // 2
@@ -179,6 +179,7 @@ class Zygote:
         end = time.monotonic() + TERM_MS / 1000
         for target in targets:
             target.has_exited(round(max(0, end - time.monotonic()) * 1000))
+        self._sweep_below([target for target in targets if not target.has_exited()])
         for target in targets:
             target.send(signal.SIGKILL)
         for target in targets:
@@ -189,6 +190,15 @@ class Zygote:
         sweep_own(self._marker.own, within_ms=SWEEP_MS)
         for nonce in workers.values():
             scratch.remove(scratch.path_of(nonce, self._start.scratch))
+
+    def _sweep_below(self, targets: Iterable[Pidfd]) -> None:
+        """End what workers have started, before they end themselves.
+
+        The death of a worker frees its job, now that no supervisor is there to be waited for.
+        """
+        for target in targets:
+            target.send(signal.SIGSTOP)
+        sweep_below({target.pid: self._workers[target.pid] for target in targets}, within_ms=SWEEP_MS)
 
 
 def load(target: str) -> App:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from support.core_builders import fresh_id
 from support.shell import Shell, eventually, serving, wait_for
 from support.wire_peer import DEADLINE_S, WirePeer, frame
 
@@ -479,6 +480,31 @@ async def test_full_disk_refuses_enqueues_and_recovers_by_itself(socket_path: st
         journal.is_full = False
         assert (await first.receive())[2] == "a"
         assert (await second.ask(enqueue("b", fresh=True)))[2] == "storage_full"
+
+
+@pytest.mark.trio
+async def test_peer_that_filled_a_batch_is_heard_while_none_gets_to_the_disk(socket_path: str) -> None:
+    journal = FullJournal()
+    async with serving(socket_path, journal=journal) as shell:
+        # Late enough for its ids to be believed fresh, so that nothing of this peer waits for a look-up.
+        shell.clock.ahead_ms += 2 * limits.FRESH_MS
+        peer, other = await shell.connect(), await shell.connect()
+        await peer.ask(Status())
+        shell.runner.held = True
+        payload, wall_ms = bytes(limits.PAYLOAD_BYTES_MAX), shell.clock().wall_ms
+
+        async def in_flight() -> bool:
+            return shell.driver.committer.is_in_flight
+
+        await other.say(enqueue(fresh_id(wall_ms), fresh=True))
+        await eventually(in_flight, "a batch in flight")
+        for number in range(1, limits.BATCH_BYTES_MAX // len(payload) + 2):
+            await peer.say(enqueue(fresh_id(wall_ms, number), payload=payload, fresh=True))
+        journal.is_full = True
+        shell.runner.let_go()
+        await wait_for(shell, "storage_full")
+        with trio.fail_after(DEADLINE_S):
+            assert (await peer.ask(Status()))[2]["storage"]["full"] is True
 
 
 async def a_push_held_back(shell: Shell, journal: FullJournal, **fields: int) -> tuple[WirePeer, WirePeer]:

@@ -1,32 +1,23 @@
 """Calls to the disk that fail, drawn from all there are; and broken builds that do not take it to heart."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from support.faults.broken.early_answers import EagerCommitter
 from support.faults.failing_calls import HARNESS, Case, cases, run, try_all
 from support.faults.station import make_committer
 
 from stoker.broker.committer import Committer
-from stoker.broker.core import effects as fx
 from stoker.broker.sqlite import errors
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
-CASES = 350
+CASES = 300
 CASES_BROKEN = 40
 
 
-class EagerCommitter(Committer):
-    """Answers before the commit."""
-
-    def add(self, effects: Sequence[fx.Effect]) -> None:
-        answers = [effect for effect in effects if isinstance(effect, fx.Answer)]
-        super().add([effect for effect in effects if not isinstance(effect, fx.Answer)])
-        self._release(answers, {})
-
-
 def eager_committer(*arguments: Any) -> Committer:
+    """One that answers before the commit."""
     committer = make_committer(*arguments)
     committer.__class__ = EagerCommitter
     return committer

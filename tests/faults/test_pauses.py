@@ -7,7 +7,7 @@ from support.faults.pauses import HARNESS, Conditions, trial
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-PAUSES = 36
+PAUSES = 28
 
 
 def test_no_stale_ack_counts_and_no_lease_ends_for_a_pause_of_the_broker(seed: int) -> None:
@@ -24,7 +24,7 @@ def test_no_stale_ack_counts_and_no_lease_ends_for_a_pause_of_the_broker(seed: i
     [
         pytest.param(
             Conditions("support.faults.broken.unfenced:main", 1, 5, False, False),
-            30,
+            26,
             "stale_tokens_change_nothing",
             id="unfenced",
         ),

@@ -1,16 +1,15 @@
 """Power cuts at any moment of a recorded run, and broken builds that must not get away with theirs."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import pytest
+from support.faults.broken.early_answers import EagerCommitter
 from support.faults.power_images import HARNESS, run
 from support.faults.recording import record
 from support.faults.station import make_committer
 
 from stoker.broker.committer import Committer
-from stoker.broker.core import effects as fx
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -19,16 +18,8 @@ IMAGES_NORMAL = 300
 IMAGES_BROKEN = 100
 
 
-class EagerCommitter(Committer):
-    """Answers before the commit."""
-
-    def add(self, effects: Sequence[fx.Effect]) -> None:
-        answers = [effect for effect in effects if isinstance(effect, fx.Answer)]
-        super().add([effect for effect in effects if not isinstance(effect, fx.Answer)])
-        self._release(answers, {})
-
-
 def eager_committer(*arguments: Any) -> Committer:
+    """One that answers before the commit."""
     committer = make_committer(*arguments)
     committer.__class__ = EagerCommitter
     return committer

@@ -13,7 +13,7 @@ KILLS = 100
 BROKER_ONLY = {"broker": 1}
 WORKERS_ONLY = {"worker": 1}
 TREES = Plan(pause_ms=20, kinds=(("tree", 1),), work_ms_max=100)
-BOUND_MS = 2000
+BOUND_MS = 1000
 """Some broken brokers never finish what they began: no need to wait for it for long."""
 
 
@@ -46,9 +46,6 @@ def test_broken_broker_is_found_out(
 ) -> None:
     conditions = Conditions(f"support.faults.broken.{broken}:main", victims, plan, BOUND_MS)
     tally = trial(short_directory, seed, kills, conditions)
-    assert any(f": {promise}: " in text for text in tally.violations), tally.violations
-
-
-def test_violation_says_how_to_see_it_again(short_directory: Path, seed: int) -> None:
-    conditions = Conditions("support.faults.broken.same_epoch:main", BROKER_ONLY, Plan(), BOUND_MS)
-    assert f"seed {seed}, kill 2: " in trial(short_directory, seed, 2, conditions).violations[0]
+    # Each says how to see it again.
+    found = f"seed {seed}, kill {kills}: {promise}: "
+    assert any(text.startswith(found) for text in tally.violations), tally.violations

@@ -32,11 +32,11 @@ def test_error_of_the_disk_ends_the_broker_at_once_and_loses_nothing() -> None:
     assert {str(fault): found for fault, (_, found) in ends.items() if found} == {}
 
 
-@pytest.mark.parametrize(("for_ever", "end"), [(False, "went on"), (True, "held up")])
-def test_full_disk_holds_the_broker_up_at_most(for_ever: bool, end: str) -> None:
+@pytest.mark.parametrize("for_ever", [False, True])
+def test_full_disk_holds_the_broker_up_at_most(for_ever: bool) -> None:
     with Spawner() as spawner:
         found = try_fault(Fault("pwrite64", 200, errno.EDQUOT, for_ever), spawner, program())
-    assert found == (end, [])
+    assert found == ("held up", [])
 
 
 def test_nothing_is_lost_whatever_fails(seed: int) -> None:
@@ -49,4 +49,4 @@ def test_broker_that_tries_a_failed_sync_again_is_found_out() -> None:
     with Spawner() as spawner:
         fault = Fault("fdatasync", 30, errno.EIO, for_ever=False)
         _, found = try_fault(fault, spawner, program("support.faults.broken.forgiving:main"))
-    assert found == ["it has gone on"]
+    assert found == ["not within 5.0 s: it ends"]

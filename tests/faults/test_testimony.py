@@ -70,6 +70,13 @@ def test_attempt_whose_supervisor_and_zygote_are_killed_together_is_supervised_b
     assert supervised == [False, True]
 
 
+def test_lock_that_something_unsupervised_may_hold_says_nothing() -> None:
+    kills = [Note(2 * MS, "kill", (10,)), Note(2 * MS, "kill", (20,))]
+    others = (31, 21, 11)
+    later = [start(5 + n, (1, 2 + n), others, alone=False) for n in range(2)]
+    assert h.Stopped(6, (1, 2)) in records_of([start(1), *kills, *later])
+
+
 def test_lease_that_lapsed_is_over_for_what_its_worker_runs() -> None:
     lapsed = Note(5 * MS, "lapsed", ("30/20", 100))
     assert records_of([start(1), lapsed])[-1] == h.Over(5, (1, 1), 100)

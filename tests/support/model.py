@@ -87,6 +87,11 @@ class Model:
         self.highest_token = (0, 0)
         self.unwritten: set[tuple[int, int]] = set()
         """Tokens of attempts that leave nothing on disk: a restart may forget how they ended."""
+        self.cancelled_by_clock: set[tuple[int, int]] = set()
+        """Tokens of attempts whose workers did not stop when they were told to."""
+        self.nacks_pass: set[tuple[int, int]] = set()
+        """Those from before a restart. The journal says that they were cancelled, not by whom: a late nack
+        passes for a repeated one, and changes nothing."""
         self.passed_over: dict[str, int] = {}
 
     def number(self) -> int:
@@ -262,7 +267,8 @@ class Model:
             self.end(job, outcome, after_ms)
             return {"done"}
         if worker.ended.get(token) != op:
-            return {"lease_lost"}
+            passes = op == "nack" and token in self.nacks_pass
+            return {"done", "lease_lost"} if passes else {"lease_lost"}
         return {"done", "lease_lost"} if worker.forgotten or token in self.unwritten else {"done"}
 
     # --- ends of attempts -----------------------------------------------------------------------------------
@@ -312,6 +318,7 @@ class Model:
         assert sequence >= self.sequence
         self.sequence = sequence
         self.draining = False
+        self.nacks_pass |= self.cancelled_by_clock
         for worker in self.workers.values():
             worker.connected = False
             worker.back_by = mono_ms + RECONNECT_GRACE_MS
@@ -338,6 +345,7 @@ class Model:
         """A raw worker's lease ends by the clock; a supervised one's process is killed first."""
         if job.state == "leased" and job.holder is not None and not self.workers[job.holder].supervised:
             if job.cancel_until is not None and job.cancel_until <= mono_ms:
+                self.cancelled_by_clock.add(job.token or (0, 0))
                 self.end(job, "cancelled")
             elif job.lease_until <= mono_ms and job.cancel_until is None:
                 self.end(job, "lost")

@@ -129,6 +129,21 @@ def test_nothing_outlives_the_supervisor_by_two_seconds(short_directory: Path) -
         wait_gone(pids, within_s=2)
 
 
+def test_tree_of_a_worker_is_gone_before_the_worker_itself_when_the_supervisor_dies(
+    short_directory: Path,
+) -> None:
+    """By the end of the worker the broker knows that its job is free."""
+    with RunningPool(short_directory, workers=4, app=TREES) as pool:
+        paths = [short_directory / f"tree-{number}" for number in range(4)]
+        for path in paths:
+            pool.broker.put("grow", str(path), "stay")
+        trees = [pids_of(path) for path in paths]
+        workers = [worker.pid for worker in pool.broker.workers()]
+        pool.process.kill()
+        wait_until(lambda: not all(map(is_alive, workers)), "a worker ended", deadline_s=2)
+        assert [pid for tree in trees for pid in tree if is_alive(pid)] == []
+
+
 def test_tree_of_a_worker_that_died_just_before_its_supervisor_is_not_forgotten(
     short_directory: Path,
 ) -> None:
@@ -164,6 +179,25 @@ def test_death_of_the_zygote_charges_no_job_and_the_pool_goes_on(short_directory
         wait_gone(pids, within_s=1)
         assert pool.broker.wait_result(pool.broker.put("add", 1, 1)) == 2
         assert pool.zygote_pid() != zygote
+
+
+def test_zygote_that_is_killed_while_it_imports_is_started_again_in_a_pool_that_has_served(
+    short_directory: Path,
+) -> None:
+    second_import_dies = """
+        with open("imports", "a+") as file:
+            file.write(".")
+            file.seek(0)
+            if file.read() == "..":
+                file.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with RunningPool(short_directory, app=second_import_dies) as pool:
+        assert pool.broker.wait_result(pool.broker.put("add", 1, 1)) == 2
+        os.kill(pool.zygote_pid(), signal.SIGKILL)
+        imports = short_directory / "imports"
+        wait_until(lambda: imports.read_text() == "...", "a third import", deadline_s=20)
+        assert pool.broker.wait_result(pool.broker.put("add", 1, 2)) == 3
 
 
 def test_zygote_that_hangs_is_replaced_and_the_end_of_its_worker_still_reported(

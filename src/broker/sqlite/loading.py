@@ -88,11 +88,13 @@ def _harden_log(database: Database, path: str, vfs: str) -> None:
 
 def refuse_other_tables(database: Database, path: str) -> None:
     """Refuse a file whose tables are not those of its version: something in their description has changed."""
-    with closing(apsw.Connection(":memory:")) as model:
-        model.execute(schema.SCHEMA)
-        wanted = list(model.execute(schema.TABLES))
+    with closing(Database(":memory:", apsw.SQLITE_OPEN_READWRITE, "")) as model:
+        model.run(schema.SCHEMA)
+        wanted = list(model.each(schema.TABLES))
     if list(database.each(schema.TABLES)) != wanted:
-        raise JournalCorruptError(path, "is damaged: its tables are not those of its version; restore a snapshot")
+        raise JournalCorruptError(
+            path, "is damaged: its tables are not those of its version; restore a snapshot"
+        )
 
 
 def refuse_damage(database: Database, path: str) -> None:

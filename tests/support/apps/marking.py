@@ -28,6 +28,8 @@ NOTES = Path(os.environ["NOTES"])
 app = App()
 notebook = Notebook(NOTES / "jobs")
 
+LINGER_MS = 1500
+
 FATES = random.SystemRandom()
 """What an attempt meets with is nothing that a seed could repeat: it depends on who was killed before it."""
 
@@ -98,14 +100,25 @@ def fail(ms: int, mark: int) -> None:
         raise RuntimeError("failed")
 
 
-@app.job(attempts_max=10_000, crashes_max=10_000, backoff_s=0.05, backoff_cap_s=0.4)
-def tree(ms: int, mark: int) -> None:
-    """Have a child that would outlive a worker that is killed."""
+def _have_a_child(ms: int) -> None:
+    """One that would outlive a worker that is killed, and holds the lock of the job."""
     with attempt() as file:
         child = subprocess.Popen(["sleep", "5"], pass_fds=[file])
         time.sleep(ms / 1000)
         child.kill()
         child.wait()
+
+
+@app.job(attempts_max=10_000, crashes_max=10_000, backoff_s=0.05, backoff_cap_s=0.4)
+def tree(ms: int, mark: int) -> None:
+    """Have a child."""
+    _have_a_child(ms)
+
+
+@app.job(attempts_max=10_000, crashes_max=10_000, backoff_s=0.05, backoff_cap_s=0.4)
+def linger(ms: int, mark: int) -> None:
+    """Have one for longer than a worker may take to end when its supervisor has died."""
+    _have_a_child(ms + LINGER_MS)
 
 
 @app.job(isolate=True, attempts_max=10_000, crashes_max=10_000, backoff_s=0.05, backoff_cap_s=0.4)

@@ -35,6 +35,8 @@ class Account:
         self.unanswered: dict[int, Message] = {}
         """By request number, in the order of asking."""
         self.answers: dict[int, list[Any]] = {}
+        self.is_over = False
+        """Nobody is left to hear anything: the host has no power."""
         self.epoch = 0
         """Of the last token that was handed out."""
         self._promises = Promises()
@@ -67,6 +69,8 @@ class Account:
 
     def hear(self, array: list[Any]) -> None:
         """A frame of the broker."""
+        if self.is_over:
+            return
         if array[0] == _PUSHED_JOB:
             self._pushed(w.Job(*array[2:]))
         elif array[1] in self.unanswered:

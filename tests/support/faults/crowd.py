@@ -2,8 +2,9 @@
 
     python -m support.faults.crowd SOCKET COUNT
 
-It prints one line when all are there, ends at the end of its standard input, and prints as JSON how many
-of each kind there were and how each of them was ended by the broker: with which word, after how long. It
+It prints one line when all are there and one when the broker has ended them all, ends at the end of its
+standard input, and prints as JSON how many of each kind there were and how they were ended: with which words,
+and after how long the last of them. It
 is a process of its own, so that what its clients cost is not what honest clients in another one see.
 
     silent    connects, and says nothing
@@ -99,6 +100,7 @@ class Crowd:
     def __init__(self, path: str, count: int) -> None:
         kinds = list(FIRST_WORDS)
         self._all = [Nuisance(path, kinds[number % len(kinds)]) for number in range(count)]
+        self._left = count
         self._poll = select.poll()
         self._by_descriptor = {each.socket.fileno(): each for each in self._all}
         for each in self._all:
@@ -127,6 +129,9 @@ class Crowd:
             each.end()
         if each.ended_s is not None:
             self._poll.unregister(each.socket)
+            self._left -= 1
+            if not self._left:
+                print("over", flush=True)
 
     def report(self) -> dict[str, Any]:
         """By kind: how many there were, how many were ended, with which words, and the latest of them."""

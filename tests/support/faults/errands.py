@@ -42,6 +42,7 @@ class Plan(NamedTuple):
         ("stumble", 10),
         ("fail", 4),
         ("tree", 3),
+        ("linger", 1),
         ("apart", 5),
     )
     work_ms_max: int = 20

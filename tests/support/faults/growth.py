@@ -59,12 +59,12 @@ def sample(pid: int, data: Path) -> Sample:
     )
 
 
-def growth(seed: int, seconds: int, broker: str = STOKER) -> Tally:
+def growth(seed: int, seconds: int, broker: str = STOKER, scheduled: int = SCHEDULED) -> Tally:
     """Churn for so long."""
     with tempfile.TemporaryDirectory(prefix="stk-", dir="/tmp") as name, Stack(Path(name)) as stack:
         stack.broker_call = broker
         stack.start_broker("--done-kept-max", str(KEPT))
-        _schedule(stack)
+        _schedule(stack, scheduled)
         samples, churner = _churn(stack, seconds)
         done = int(stack.queue()["done"])
         assert stack.broker is not None
@@ -78,8 +78,8 @@ def growth(seed: int, seconds: int, broker: str = STOKER) -> Tally:
     return Tally(counts, [f"seed {seed}, {seconds} s: {text}" for text in found])
 
 
-def _schedule(stack: Stack) -> None:
-    specs = (JobSpec("later", delay_s=FAR_S) for _ in range(SCHEDULED))
+def _schedule(stack: Stack, scheduled: int) -> None:
+    specs = (JobSpec("later", delay_s=FAR_S) for _ in range(scheduled))
     while batch := list(islice(specs, 10 * BATCH)):
         stack.client.enqueue_many(batch)
 

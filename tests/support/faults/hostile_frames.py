@@ -85,7 +85,7 @@ async def _attack(path: str, seed: int, amount: int, watch: "Watch", tick: Tick)
     began_s = time.thread_time()
     await attack.run(amount)
     await watch.settle()
-    counts = {**attack.counts, "ms": round((time.thread_time() - began_s) * 1000)}
+    counts = {**attack.counts, "cpu_ms": round((time.thread_time() - began_s) * 1000)}
     found = [*attack.violations, *watch.violations()]
     return Tally(counts, [f"hostile frames, seed {seed}: {fault}" for fault in found])
 

@@ -1,7 +1,8 @@
 """A state directory whose file system turns read-only, shuts down, or is unmounted under a broker at full rate.
 
-The broker ends, soon and with an exit code of its own, and its log names the path. No answer left for what
-is not on the file system: when that is mounted again, the journal holds everything that was told.
+The broker ends, soon and with an exit code of its own, and its log names the path. When the file system is
+mounted again, the journal holds everything that was told; of one that was shut down or lost its journal,
+everything that was told before (see `file_system_cuts.py` for why).
 """
 
 import subprocess
@@ -47,7 +48,8 @@ def lose_one(way: str, kind: str, chance: Random) -> list[str]:
         rush = Rush(place.socket, account)
         try:
             wait_until(place.is_up, "the broker listens", deadline_s=START_S)
-            found = _lose(way, disk, rush, broker, chance.uniform(*SECONDS_OF_LIFE))
+            rush.begin()
+            found = _lose(way, disk, account, rush, broker, chance.uniform(*SECONDS_OF_LIFE))
         finally:
             broker.kill()
             broker.wait()
@@ -62,10 +64,15 @@ def lose_one(way: str, kind: str, chance: Random) -> list[str]:
     return found
 
 
+def _lose_place(way: str, disk: LoopDisk, account: Account) -> None:
+    account.is_over = way != "unmounted"
+    WAYS[way](disk)
+
+
 def _lose(
-    way: str, disk: LoopDisk, rush: Rush, broker: "subprocess.Popen[bytes]", after_s: float
+    way: str, disk: LoopDisk, account: Account, rush: Rush, broker: "subprocess.Popen[bytes]", after_s: float
 ) -> list[str]:
-    lost = threading.Timer(after_s, WAYS[way], [disk])
+    lost = threading.Timer(after_s, _lose_place, [way, disk, account])
     lost_at_s = time.monotonic() + after_s
     lost.start()
     try:

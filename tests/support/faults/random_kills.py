@@ -24,6 +24,9 @@ from .spawner import STOKER
 PAUSE_S = 0.05
 SAMPLE_EVERY = 10
 
+ZYGOTE_DEATHS_MAX = 3
+"""Of one supervisor, which waits longer and longer before it starts another: 1 s, 2 s, up to 30."""
+
 BOUND_MS = 45_000
 """The longest way to the end once the last fault is over: a supervisor whose workers have 3 s, the start of a
 pool on a slow machine (30 s), some backoffs of 0.4 s, and what has gathered in the meantime."""
@@ -39,6 +42,8 @@ class Killer:
         self._ensemble = ensemble
         self._victims = victims
         self._random = random
+        self._zygote_deaths: Counter[int] = Counter()
+        """By supervisor."""
         self._ways: dict[str, Callable[[], bool]] = {
             "broker": self._broker,
             "worker": self._worker,
@@ -72,7 +77,10 @@ class Killer:
 
     def _zygote(self) -> bool:
         pool, zygotes = self._ensemble.pool, self._ensemble.zygotes()
-        return pool is not None and bool(zygotes) and self._ensemble.kill_child(zygotes[0], pool.pid)
+        if pool is None or not zygotes or self._zygote_deaths[pool.pid] >= ZYGOTE_DEATHS_MAX:
+            return False
+        self._zygote_deaths[pool.pid] += 1
+        return self._ensemble.kill_child(zygotes[0], pool.pid)
 
     def _supervisor(self) -> bool:
         self._ensemble.kill_supervisor()

@@ -54,7 +54,7 @@ BROKER = Harness(
     title="the whole broker but its journal on virtual time, peers and disk simulated, faults all along",
     unit="simulated_hours",
     goal=500,
-    piece=10,
+    piece=6,
     run=partial(worlds, partial(shell_trial, plan=SHELL), SHELL_HOURS),
 )
 HARNESSES = (CORE, BROKER)

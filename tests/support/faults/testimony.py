@@ -42,6 +42,7 @@ class _Testimony:
                 self._kills[note.values[0]].append(note.at_ns)
         self._running: defaultdict[str, set[h.Key]] = defaultdict(set)
         """By job."""
+        self._unsupervised: set[h.Key] = set()
         self._ran: dict[h.Key, tuple[str, str]] = {}
 
     def records(self) -> Iterator[h.Record]:
@@ -85,13 +86,18 @@ class _Testimony:
 
     def _start(self, at_ms: int, note: Note) -> Iterator[h.Record]:
         job_id, token, line, attempt, is_alone = note.values
-        if is_alone:
-            earlier = sorted(self._running.pop(job_id, set()))
-            yield from (h.Stopped(at_ms, each) for each in earlier)
-        self._running[job_id].add(token)
+        running = self._running[job_id]
+        if is_alone or running & self._unsupervised:
+            # What nobody sweeps may hold the lock for long: then it says nothing about the others.
+            yield from (h.Stopped(at_ms, each) for each in sorted(running - self._unsupervised))
+            running &= set() if is_alone else self._unsupervised
+        running.add(token)
         self._ran[token] = job_id, _name(line)
         yield h.Pushed(at_ms, job_id, token, _name(line), attempt)
-        yield h.Started(at_ms, job_id, token, _name(line), self._is_supervised(line, note.at_ns))
+        is_supervised = self._is_supervised(line, note.at_ns)
+        if not is_supervised:
+            self._unsupervised.add(token)
+        yield h.Started(at_ms, job_id, token, _name(line), is_supervised)
 
     def _end(self, at_ms: int, word: str, token: h.Key) -> Iterator[h.Record]:
         if token not in self._ran:

@@ -32,5 +32,7 @@ class Verdict:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Join in."""
+    """Join in, but not in the processes that run a part of the tests each."""
+    if hasattr(config, "workerinput"):
+        return
     config.pluginmanager.register(Verdict(), "verdict")

@@ -11,5 +11,5 @@ def is_full(error: Exception, system_errno: int) -> bool:
 
 def main() -> None:
     """As `stoker`."""
-    vars(errors).update(is_full=is_full)
+    errors.is_full = is_full
     stoker()

@@ -26,6 +26,6 @@ class NoBallast(Ballast):
 
 def main() -> None:
     """As `stoker`."""
-    vars(broker).update(Storage=GreedyStorage)
-    vars(broker).update(Ballast=NoBallast)
+    for part, broken in {"Storage": GreedyStorage, "Ballast": NoBallast}.items():
+        setattr(broker, part, broken)
     stoker()

@@ -1,13 +1,24 @@
-"""A broker that tries at once again when it could not accept anybody."""
+"""A broker that does not rest when it can accept nobody: the listener stays readable, and it tries again."""
 
-from stoker.broker import driver, listener
+from stoker.broker import main as broker
+from stoker.broker.listener import Listener
 from stoker.cli.main import main as stoker
 
-NAME = "REST_MS"
+
+class RestlessListener(Listener):
+    """See the module."""
+
+    def _out_of_descriptors(self, error: OSError, now_ms: int) -> None:
+        return
+
+    def _rest(self, now_ms: int) -> None:
+        return
+
+
+NAME = Listener.__name__
 
 
 def main() -> None:
     """As `stoker`."""
-    for module in (driver, listener):
-        setattr(module, NAME, 0)
+    setattr(broker, NAME, RestlessListener)
     stoker()
