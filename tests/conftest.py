@@ -18,6 +18,9 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+SEED_VARIABLE = "SEED_OF_TESTS"
+"""Set for the processes among which a run shares its tests out."""
+
 _SLOW_MACHINE = [HealthCheck.too_slow]
 
 # On a shared machine a deadline for one example measures the neighbours, so there is none: whole
@@ -52,7 +55,14 @@ def pytest_configure(config: pytest.Config) -> None:
     # What this machine's daemons are told must not reach those of the tests.
     os.environ["STOKER_CONFIG"] = os.devnull
     if config.getoption("--seed") is None:
-        config.option.seed = random.SystemRandom().randrange(2**32)
+        config.option.seed = _seed_of_run(is_part=hasattr(config, "workerinput"))
+
+
+def _seed_of_run(*, is_part: bool) -> int:
+    """A new seed; in a process that runs a part of the tests, the one of the whole run."""
+    if not is_part:
+        os.environ[SEED_VARIABLE] = str(random.SystemRandom().randrange(2**32))
+    return int(os.environ[SEED_VARIABLE])
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -69,7 +69,9 @@ def test_what_cannot_be_meant_is_out_of_range(name: str, text: str) -> None:
         BY_NAME[name].kind.parse(text)
 
 
-@pytest.mark.parametrize("setting", [s for s in BY_NAME.values() if s.default not in (None, ())], ids=str)
+@pytest.mark.parametrize(
+    "setting", [s for s in BY_NAME.values() if s.default not in (None, ())], ids=lambda s: s.name
+)
 def test_every_default_is_allowed(setting: Setting) -> None:
     assert setting.kind.take(setting.kind.show(setting.default)) == setting.default
 

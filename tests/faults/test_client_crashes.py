@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.faults.client_crashes import HARNESS, trial
+from support.faults.client_crashes import HARNESS, Conditions, trial
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -17,16 +17,17 @@ def test_each_logical_enqueue_is_one_job_that_runs_once(seed: int) -> None:
     assert tally.counts["client crashes"] >= ENQUEUES / 25
 
 
+BROKEN = "support.faults.broken"
+EARLY = Conditions(f"{BROKEN}.early_answers:main", group=3, sends_max=2, broker_kills=1)
+BLIND = Conditions(f"{BROKEN}.bodies_ignored:main", broker_kills=0)
+
+
 @pytest.mark.parametrize(
-    ("broken", "enqueues", "broker_kills"),
-    [
-        pytest.param("early_answers", 40, 0.6, id="early answers"),
-        pytest.param("bodies_ignored", 5, 0, id="bodies"),
-    ],
+    ("conditions", "enqueues"),
+    [pytest.param(EARLY, 24, id="early answers"), pytest.param(BLIND, 5, id="bodies ignored")],
 )
 def test_broken_broker_is_found_out(
-    short_directory: Path, seed: int, broken: str, enqueues: int, broker_kills: float
+    short_directory: Path, seed: int, conditions: Conditions, enqueues: int
 ) -> None:
-    call = f"support.faults.broken.{broken}:main"
-    tally = trial(short_directory, seed, enqueues, broker=call, broker_kills=broker_kills)
+    tally = trial(short_directory, seed, enqueues, conditions)
     assert any("same_id_is_same_job: " in text for text in tally.violations), tally.violations

@@ -27,25 +27,31 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_repeated_without_a_reason(s
     assert tally.counts["retries after a backoff"] > 0
 
 
+BROKEN = "support.faults.broken"
+EARLY = Conditions(f"{BROKEN}.early_answers:main", BROKER_ONLY, bound_ms=BOUND_MS)
+FORGETFUL = Conditions(f"{BROKEN}.same_epoch:main", BROKER_ONLY, bound_ms=BOUND_MS)
+SLOW_SWEEP = f"{BROKEN}.slow_sweep:main"
+HASTY = Conditions(f"{BROKEN}.hasty_release:main", WORKERS_ONLY, TREES, BOUND_MS, SLOW_SWEEP)
+
+
 @pytest.mark.parametrize(
-    ("broken", "kills", "victims", "plan", "promise"),
+    ("conditions", "kills", "promise"),
     [
-        pytest.param("early_answers", 5, BROKER_ONLY, Plan(), "acknowledged_jobs_exist", id="early answers"),
-        pytest.param("same_epoch", 4, BROKER_ONLY, Plan(), "tokens_grow", id="same epoch"),
-        pytest.param("hasty_release", 24, WORKERS_ONLY, TREES, "nothing_runs_twice_at_once", id="hasty"),
+        pytest.param(EARLY, 5, "acknowledged_jobs_exist", id="early answers"),
+        pytest.param(FORGETFUL, 4, "tokens_grow", id="same epoch"),
+        pytest.param(HASTY, 12, "nothing_runs_twice_at_once", id="hasty"),
     ],
 )
 def test_broken_broker_is_found_out(
-    short_directory: Path,
-    seed: int,
-    broken: str,
-    kills: int,
-    victims: dict[str, int],
-    plan: Plan,
-    promise: str,
+    short_directory: Path, seed: int, conditions: Conditions, kills: int, promise: str
 ) -> None:
-    conditions = Conditions(f"support.faults.broken.{broken}:main", victims, plan, BOUND_MS)
     tally = trial(short_directory, seed, kills, conditions)
-    # Each says how to see it again.
+    # Each violation says how to see it again.
     found = f"seed {seed}, kill {kills}: {promise}: "
     assert any(text.startswith(found) for text in tally.violations), tally.violations
+
+
+def test_pool_that_sweeps_slowly_is_waited_for(short_directory: Path, seed: int) -> None:
+    """So it is the haste that was found out above."""
+    conditions = Conditions(victims=WORKERS_ONLY, plan=TREES, pool=SLOW_SWEEP)
+    assert trial(short_directory, seed, 12, conditions).violations == []

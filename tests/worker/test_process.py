@@ -53,7 +53,7 @@ def test_zombie_has_ended_unless_threads_of_it_run_on(state: str, threads: int, 
     assert Stat(1, state, 1, 1, threads, 1).has_ended is ended
 
 
-@pytest.mark.parametrize("pid", [0, 1, -1, -4711, os.getpid(), True, 12.0, "12"])
+@pytest.mark.parametrize("pid", [0, 1, -1, -4711, pytest.param(os.getpid(), id="own"), True, 12.0, "12"])
 def test_no_pidfd_for_what_must_never_be_signalled(pid: int) -> None:
     with pytest.raises(ValueError, match="no target"):
         Pidfd(pid)
@@ -165,7 +165,9 @@ def test_marker_shows_in_a_fork_without_exec_that_left_session_and_parent(length
 
 @pytest.mark.slow
 def test_process_whose_parent_has_ended_already_dies_as_if_it_ended_now() -> None:
-    script = f"from stoker.worker.process import die_with_parent; die_with_parent({os.getpid()} + 1); print('on')"
+    script = (
+        f"from stoker.worker.process import die_with_parent; die_with_parent({os.getpid()} + 1); print('on')"
+    )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGKILL, b"", b"")
 

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from stoker import ConflictError
 from stoker.proto.errors import StokerError
@@ -25,36 +26,42 @@ from .spawner import STOKER, Spawned
 
 CRASHING = "support.faults.crashing_client:main"
 
-GROUP = 25
-"""Enqueues of one conversation."""
-
-SENDS_MAX = 20
-"""How often one is begun by somebody who does not live to its end."""
-
 OVERLAP = 0.3
 """Of the conversations, so many begin while the one before goes on."""
-
-BROKER_KILLS = 0.03
-"""Of the conversations, so many lose their broker."""
 
 KILL_S_MAX = 0.02
 BOUND_MS = 30_000
 
 
+class Conditions(NamedTuple):
+    """What a trial can be told, for the sake of those that are to find a broken broker quickly."""
+
+    broker: str = STOKER
+    group: int = 25
+    """Enqueues of one conversation."""
+    sends_max: int = 20
+    """How often one is begun by somebody who does not live to its end."""
+    broker_kills: float = 0.03
+    """Of the conversations, so many lose their broker."""
+
+
+USUAL = Conditions()
+
+
 class Crashes:
     """One run of it over an ensemble without clients of its own."""
 
-    def __init__(self, ensemble: Ensemble, random: Random, broker_kills: float) -> None:
+    def __init__(self, ensemble: Ensemble, random: Random, conditions: Conditions) -> None:
         self.counts: Counter[str] = Counter()
         self._ensemble = ensemble
         self._random = random
-        self._broker_kills = broker_kills
+        self._conditions = conditions
         self._talking: list[Spawned] = []
 
     def group(self, count: int) -> list[Ask]:
         """Enqueue so many jobs, through crashes, until all are known to be stored."""
         asks = [self._new_ask() for _ in range(count)]
-        for _ in range(self._random.randint(1, SENDS_MAX)):
+        for _ in range(self._random.randint(1, self._conditions.sends_max)):
             self._converse(asks)
             asks = [ask._replace(fresh=False) for ask in asks]
         self._hear_out()
@@ -78,8 +85,12 @@ class Crashes:
             self._ensemble.spawn("clients", CRASHING, self._ensemble.socket, str(book), text)
         )
         self.counts["client crashes"] += 1
-        if self._random.random() < self._broker_kills:
-            time.sleep(self._random.uniform(0, KILL_S_MAX))
+        if self._random.random() < self._conditions.broker_kills:
+            if self._random.random() < 0.5:
+                time.sleep(self._random.uniform(0, KILL_S_MAX))
+            else:
+                # When it has just been answered.
+                self._hear_out()
             self._ensemble.kill_broker()
             self._ensemble.start_broker()
             self.counts["broker kills"] += 1
@@ -111,18 +122,16 @@ class Crashes:
             self._ensemble.notebook.note("answered", ask.id, body, False, job.number, "")
 
 
-def trial(
-    directory: Path, seed: int, amount: int, *, broker: str = STOKER, broker_kills: float = BROKER_KILLS
-) -> Tally:
+def trial(directory: Path, seed: int, amount: int, conditions: Conditions = USUAL) -> Tally:
     """So many enqueues on one directory, and the verdict."""
     random = Random(seed)
-    with Ensemble(directory, random, broker=broker, workers=2, clients=0) as ensemble:
-        crashes = Crashes(ensemble, random, broker_kills)
+    with Ensemble(directory, random, broker=conditions.broker, workers=2, clients=0) as ensemble:
+        crashes = Crashes(ensemble, random, conditions)
         try:
             ensemble.start_broker()
             ensemble.start_pool()
-            for first in range(0, amount, GROUP):
-                for ask in crashes.group(min(GROUP, amount - first)):
+            for first in range(0, amount, conditions.group):
+                for ask in crashes.group(min(conditions.group, amount - first)):
                     crashes.ask_otherwise(ask)
             ensemble.settle(BOUND_MS)
             records = ensemble.history()

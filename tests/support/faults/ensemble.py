@@ -51,6 +51,7 @@ class Ensemble:
         random: Random,
         *,
         broker: str = STOKER,
+        pool: str = STOKER,
         workers: int = 6,
         clients: int = 4,
         app: str = "marking:app",
@@ -63,7 +64,7 @@ class Ensemble:
         self.notebook = Notebook(directory / "kills")
         self.client = Client(self.socket)
         self._random = random
-        self._broker_call, self._options = broker, options
+        self._broker_call, self._pool_call, self._options = broker, pool, options
         self._worker_count, self._client_count = workers, clients
         self._app = app
         self._plan = plan or Plan()
@@ -123,7 +124,9 @@ class Ensemble:
     def start_pool(self) -> None:
         """Start a supervisor, and wait until it has a worker."""
         count = str(self._worker_count)
-        self.pool = self.spawn("pool", STOKER, "pool", self._app, "--workers", count, "--socket", self.socket)
+        self.pool = self.spawn(
+            "pool", self._pool_call, "pool", self._app, "--workers", count, "--socket", self.socket
+        )
         wait_until(self.workers, "a worker", deadline_s=START_S)
 
     def start_clients(self) -> None:

@@ -107,6 +107,7 @@ class Conditions(NamedTuple):
     victims: Mapping[str, int] = VICTIMS
     plan: Plan = Plan()
     bound_ms: int = BOUND_MS
+    pool: str = STOKER
 
 
 USUAL = Conditions()
@@ -116,7 +117,8 @@ def trial(directory: Path, seed: int, kills: int, conditions: Conditions = USUAL
     """So many kills on one directory, and the verdict."""
     random = Random(seed)
     counts: Counter[str] = Counter()
-    with Ensemble(directory, random, broker=conditions.broker, plan=conditions.plan) as ensemble:
+    broker, pool, plan = conditions.broker, conditions.pool, conditions.plan
+    with Ensemble(directory, random, broker=broker, pool=pool, plan=plan) as ensemble:
         try:
             _kill_and_settle(ensemble, random, kills, conditions, counts)
             records = ensemble.history(late_ms=conditions.bound_ms)

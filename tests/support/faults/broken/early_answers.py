@@ -9,7 +9,7 @@ from stoker.broker.core.effects import Answer, Changes, Effect
 from stoker.broker.sqlite import SqliteJournal
 from stoker.cli.main import main as stoker
 
-COMMIT_S = 0.03
+COMMIT_S = 0.15
 
 
 class EagerCommitter(Committer):
