@@ -11,6 +11,7 @@ from stoker.broker.refusals import JournalCorruptError
 from stoker.broker.sqlite import SqliteJournal
 from stoker.broker.sqlite.journal import Synchronous
 from stoker.broker.sqlite.log import FRAME_HEADER_BYTES, HEADER_BYTES, read_log
+from stoker.proto import limits
 
 JOBS = 12
 PAGE_BYTES = 4096
@@ -124,3 +125,19 @@ def test_no_flipped_bit_loses_more_than_the_last_commit_unnoticed(
             assert len(numbers(copy)) >= JOBS - 1
         except JournalCorruptError:
             continue
+
+
+@pytest.mark.slow
+def test_log_of_any_length_is_taken(tmp_path: Path) -> None:
+    """SQLite's file access makes something else of a write of 128 KiB or more."""
+    journal = SqliteJournal(str(tmp_path / "live.db"))
+    load(journal)
+    live = Path(f"{tmp_path}/live.db-wal")
+    count = 0
+    while live.stat().st_size < 2 * limits.MIB + PAGE_BYTES:
+        count += 50
+        journal.commit(stored(*(an_image(number) for number in range(count - 49, count + 1))))
+    shutil.copy(tmp_path / "live.db", tmp_path / "journal.db")
+    shutil.copy(live, tmp_path / "journal.db-wal")
+    journal.close()
+    assert len(numbers(tmp_path / "journal.db")) == count
