@@ -64,7 +64,7 @@ types: $(STAMP) ## mypy and pyright, both strict
 
 .PHONY: fast
 fast: $(STAMP) ## the tests without real processes
-	$(PYTEST) -m "not slow" $(SEED_OPTION)
+	$(PYTEST) $(BESIDE) -m "not slow" $(SEED_OPTION)
 
 .PHONY: slow
 slow: $(STAMP) ## only the tests with real processes, real kills and real waits

@@ -67,12 +67,19 @@ def test_row_adds_up_what_was_done(ledger: Ledger) -> None:
     for each in (piece(1), piece(2, commit="def"), piece(3, found=["lost"], commit="def")):
         ledger.add(each)
     assert table(named(harness(goal=20_000)), ledger).splitlines()[-1] == (
-        "| what kills does | 30 kills | 20,000 | 1 | 3 | 2026-01-01 | 2026-01-03 | 2, last `def` |"
+        "| what kills does | 30 kills | 20,000 | 1 | 15 jobs | 3 | 2026-01-01 | 2026-01-03 | 2, last `def` |"
     )
 
 
+def test_row_says_the_most_of_what_was_measured_and_the_sum_of_what_was_counted(ledger: Ledger) -> None:
+    for seed, peak in ((1, 90), (2, 70)):
+        counts = {"kills": 10, "second deliveries": 1, "peak_mib": peak}
+        ledger.add(Piece("kills", seed, 10, counts, [], 1.5, "abc", "2026-01-01"))
+    assert "| 2 second deliveries, peak at most 90 mib |" in table(named(harness()), ledger)
+
+
 def test_harness_without_results_has_a_row_too(ledger: Ledger) -> None:
-    assert table(named(harness()), ledger).endswith("| what kills does | 0 kills | 30 |  |  |  |  |  |")
+    assert table(named(harness()), ledger).endswith("| what kills does | 0 kills | 30 |  |  |  |  |  |  |")
 
 
 def test_results_of_no_harness_are_refused(ledger: Ledger) -> None:

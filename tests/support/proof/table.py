@@ -12,8 +12,11 @@ BEGIN = "<!-- long runs: written by `make proof-table` from tests/faults/results
 END = "<!-- end of the long runs -->"
 
 _HEAD = """\
-| what was done | so far | goal | violations | seeds | from | to | commits |
-|---|---|---|---|---|---|---|---|"""
+| what was done | so far | goal | violations | with it | seeds | from | to | commits |
+|---|---|---|---|---|---|---|---|---|"""
+
+LEVELS = ("us", "ms", "mib")
+"""Ends of the names of what is measured: of several pieces the most counts, not the sum."""
 
 
 def table(harnesses: Mapping[str, Harness], ledger: Ledger) -> str:
@@ -34,18 +37,36 @@ def _row(harness: Harness, pieces: list[Piece]) -> str:
     unit = harness.unit.replace("_", " ")
     cells = [harness.title, f"{done(harness, pieces):,} {unit}", f"{harness.goal:,}"]
     if not pieces:
-        return _joined([*cells, "", "", "", "", ""])
+        return _joined([*cells, "", "", "", "", "", ""])
     dates = sorted(piece.date for piece in pieces)
     return _joined(
         [
             *cells,
             str(sum(len(piece.violations) for piece in pieces)),
+            _with_it(harness, pieces),
             f"{len({piece.seed for piece in pieces}):,}",
             dates[0],
             dates[-1],
             _commits(pieces),
         ]
     )
+
+
+def _with_it(harness: Harness, pieces: Iterable[Piece]) -> str:
+    """Everything else that was counted or measured."""
+    counts: dict[str, list[int]] = {}
+    for piece in pieces:
+        for name, count in piece.counts.items():
+            counts.setdefault(name, []).append(count)
+    counts.pop(harness.unit, None)
+    return ", ".join(_total(name, each) for name, each in counts.items())
+
+
+def _total(name: str, counts: list[int]) -> str:
+    what, _, unit = name.rpartition("_")
+    if what and unit in LEVELS:
+        return f"{what.replace('_', ' ')} at most {max(counts):,} {unit}"
+    return f"{sum(counts):,} {name.replace('_', ' ')}"
 
 
 def _joined(cells: Iterable[str]) -> str:
