@@ -318,6 +318,8 @@ class Model:
         assert sequence >= self.sequence
         self.sequence = sequence
         self.draining = False
+        # Whose turn it was is not written down: the queues begin anew.
+        self.passed_over.clear()
         self.nacks_pass |= self.cancelled_by_clock
         for worker in self.workers.values():
             worker.connected = False
