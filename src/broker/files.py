@@ -21,10 +21,10 @@ from .lasterror import LAST_ERROR
 from .refusals import (
     DirectoryUnsafeError,
     DirectoryUnusableError,
-    FileForeignError,
     NetworkFileSystemError,
     OwnedError,
 )
+from .regular import check_regular
 
 JOURNAL = "journal.db"
 LOCK = "broker.lock"
@@ -79,6 +79,8 @@ def prepare_directory(path: str, *, uid: int, mode: int = 0o700, gid: int | None
 def check_directory(path: str, *, uid: int, mounts_path: str = MOUNTS) -> str:
     """The same for one that is there, and changes nothing; FileNotFoundError if it is not there.
 
+    Then `check_place` says whether one could be made.
+
     `uid` is whose broker would use it; whether it may be read and written is asked for this process.
     `mounts_path` lists the file systems.
     """
@@ -88,18 +90,37 @@ def check_directory(path: str, *, uid: int, mounts_path: str = MOUNTS) -> str:
     return _check(path, status, uid, mounts_path)
 
 
+def check_place(path: str, *, uid: int, mounts_path: str = MOUNTS) -> None:
+    """What `prepare_directory` would say of a directory that is not there, as far as it can be foreseen."""
+    absolute = os.path.abspath(path)
+    near = next(each for each in map(str, PurePath(absolute).parents) if os.path.lexists(each))
+    if not os.path.isdir(near):
+        reason = f"{near} is not a directory"
+    elif not os.access(near, os.W_OK | os.X_OK):
+        reason = f"nothing may be made in {near}"
+    else:
+        _check_parents(os.path.realpath(absolute), uid, have_all=False)
+        _check_file_system(path, near, mounts_path)
+        return
+    raise DirectoryUnusableError(path, f"cannot be made: {reason}; choose another with --data")
+
+
 def _check(path: str, status: os.stat_result, uid: int, mounts_path: str = MOUNTS) -> str:
     _check_directory(path, status, uid)
     real = os.path.realpath(path)
     _check_parents(real, uid)
     if not os.access(real, os.R_OK | os.W_OK | os.X_OK):
         raise DirectoryUnusableError(path, "may not be read and written; chmod u=rwx it")
-    kind = file_system(real, mounts_path)
+    _check_file_system(path, real, mounts_path)
+    return real
+
+
+def _check_file_system(path: str, near: str, mounts_path: str) -> None:
+    kind = file_system(os.path.realpath(near), mounts_path)
     if kind in NETWORK_FILE_SYSTEMS:
         raise NetworkFileSystemError(
             path, f"is on a network file system ({kind}); use a local disk with --data"
         )
-    return real
 
 
 def check_files(directory: str) -> None:
@@ -108,20 +129,7 @@ def check_files(directory: str) -> None:
     for name in (LOCK, BALLAST, LAST_ERROR, f"{LAST_ERROR}.new", *(JOURNAL + end for end in JOURNAL_ENDS)):
         path = os.path.join(directory, name)
         with suppress(FileNotFoundError):
-            mode = os.lstat(path).st_mode
-            if not stat.S_ISREG(mode):
-                raise FileForeignError(path, f"is {kind_of_file(mode)}, not a file; move it away")
-
-
-def kind_of_file(mode: int) -> str:
-    """What something is that should have been a file, with its article."""
-    kinds = (
-        (stat.S_ISDIR, "a directory"),
-        (stat.S_ISLNK, "a symbolic link"),
-        (stat.S_ISFIFO, "a FIFO"),
-        (stat.S_ISSOCK, "a socket"),
-    )
-    return next((name for test, name in kinds if test(mode)), "something else")
+            check_regular(path, os.lstat(path).st_mode)
 
 
 def _make(path: str, mode: int, gid: int | None) -> None:
@@ -148,10 +156,13 @@ def _check_directory(path: str, status: os.stat_result, uid: int) -> None:
         raise DirectoryUnsafeError(path, f"is writable by others (mode {_mode(status)}); chmod go-w it")
 
 
-def _check_parents(real: str, uid: int) -> None:
+def _check_parents(real: str, uid: int, *, have_all: bool = True) -> None:
+    """What is not there yet would be made as safe as it has to be."""
     # In a user namespace root appears under another number: whoever owns `/` is as good as root.
     trusted = {0, uid, os.stat("/").st_uid}
     for parent in map(str, PurePath(real).parents):
+        if not have_all and not os.path.exists(parent):
+            continue
         status = os.stat(parent)
         if status.st_uid not in trusted:
             raise DirectoryUnsafeError(
@@ -246,21 +257,38 @@ class Ballast:
         self._size_bytes = size_bytes
 
     def fill(self, *, spare_bytes: int = limits.LOW_WATER_BYTES) -> bool:
-        """Take on the ballast if it is missing and `spare_bytes` would still be free; whether it is there."""
-        with suppress(FileNotFoundError):
-            status = os.lstat(self._path)
-            if not stat.S_ISREG(status.st_mode):
-                # Not ours; the next start says so. Until then the broker does without.
-                return False
-            if status.st_blocks * 512 >= self._size_bytes:
-                return True
-        if free_bytes(self._directory) < self._size_bytes + spare_bytes:
+        """Take on the ballast if it is missing and `spare_bytes` would still be free; whether it is there.
+
+        On a small disk it is half of what fits, down to `BALLAST_BYTES_MIN`: the other half is for jobs.
+        """
+        aboard_bytes = self._aboard_bytes()
+        if aboard_bytes is None:
+            # Not ours; the next start says so. Until then the broker does without.
             return False
+        if aboard_bytes >= self._size_bytes:
+            return True
+        fits_bytes = free_bytes(self._directory) + aboard_bytes - spare_bytes
+        wanted_bytes = min(self._size_bytes, fits_bytes // 2)
+        least_bytes = min(self._size_bytes, limits.BALLAST_BYTES_MIN)
+        if wanted_bytes < self._size_bytes and wanted_bytes < 2 * aboard_bytes:
+            # A little more is not worth the writing.
+            return aboard_bytes >= least_bytes
+        return wanted_bytes >= least_bytes and self._take_on(wanted_bytes)
+
+    def _aboard_bytes(self) -> int | None:
+        """How much there is now; None if something else has its name."""
+        try:
+            status = os.lstat(self._path)
+        except FileNotFoundError:
+            return 0
+        return status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else None
+
+    def _take_on(self, size_bytes: int) -> bool:
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(self._path, flags, 0o600)
         try:
             # Real blocks, not a hole: a hole gives nothing back.
-            os.posix_fallocate(fd, 0, self._size_bytes)
+            os.posix_fallocate(fd, 0, size_bytes)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise

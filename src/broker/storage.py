@@ -73,6 +73,8 @@ class Storage:
         self._taken = 0
         self._taken_when_asked = 0
         self._made_room = False
+        self._had_ballast = True
+        """At the last survey. Begins so, for that it is missing is worth a line."""
         self._place: tuple[int, int] | None = None
 
     @property
@@ -142,6 +144,11 @@ class Storage:
 
     def judge(self, survey: Survey, now: Now, *, is_stuck: bool) -> bool | None:
         """Take a survey in; True or False if the storage became full or is so no longer, else None."""
+        is_low = self._full_since is not None or survey.free_bytes < self._low_water_bytes
+        if not survey.has_ballast and self._had_ballast and not is_low:
+            # When the disk is full, that is what it was for.
+            self._log.event("no_ballast", path=self._directory, free_bytes=survey.free_bytes)
+        self._had_ballast = survey.has_ballast
         self._last = survey
         self._taken -= self._taken_when_asked
         self._taken_when_asked = 0

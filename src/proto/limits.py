@@ -248,6 +248,9 @@ BALLAST_BYTES = 16 * MIB
 """A file that is deleted when the disk is full, so that acks still fit. More than the log can ever hold
 (twice WAL_BYTES_CHECKPOINT and one batch), because folding it into the journal takes so much."""
 
+BALLAST_BYTES_MIN = MIB
+"""So much at least, where a small disk has no room for all of it above the low-water mark: thousands of acks."""
+
 LOW_WATER_BYTES_MIN = 4 * MIB
 """The log alone grows to so much before it is folded in. A figure below is most likely one without its unit."""
 

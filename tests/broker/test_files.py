@@ -30,6 +30,7 @@ from stoker.broker.refusals import (
     StartRefusedError,
 )
 from stoker.config.exits import Exit
+from stoker.proto import limits
 
 UID = os.geteuid()
 
@@ -287,6 +288,17 @@ def test_ballast_is_not_taken_at_the_cost_of_the_spare_room(tmp_path: Path) -> N
     ballast = Ballast(str(tmp_path), 4096)
     assert not ballast.fill(spare_bytes=free_bytes(str(tmp_path)) * 2)
     assert not (tmp_path / BALLAST).exists()
+
+
+def test_ballast_is_what_fits_on_a_small_disk_and_more_when_there_is_room(tmp_path: Path) -> None:
+    ballast, path = Ballast(str(tmp_path), 64 * limits.MIB), tmp_path / BALLAST
+    free = free_bytes(str(tmp_path))
+    assert not ballast.fill(spare_bytes=free - limits.BALLAST_BYTES_MIN)
+    assert not path.exists()
+    assert ballast.fill(spare_bytes=free - 8 * limits.MIB)
+    assert 2 * limits.MIB < path.stat().st_blocks * 512 < 6 * limits.MIB
+    assert ballast.fill(spare_bytes=0)
+    assert path.stat().st_size == 64 * limits.MIB
 
 
 def test_ballast_that_is_on_board_counts_though_the_disk_is_full(tmp_path: Path) -> None:

@@ -90,6 +90,12 @@ def test_commit_that_did_not_fit_is_full_whatever_the_free_bytes_say(bench: Benc
     assert bench.storage.is_full
 
 
+def test_missing_ballast_is_worth_one_line(bench: Bench) -> None:
+    for mono_ms in (0, 1000):
+        bench.judge(mono_ms, LOW_WATER, has_ballast=False)
+    assert [line.split()[0] for line in bench.log.lines] == ["no_ballast"]
+
+
 def test_survey_fills_the_ballast_and_making_room_gives_it_up(bench: Bench, tmp_path: Path) -> None:
     assert bench.storage.survey(bench.journal, BOOT_MS).has_ballast
     assert (tmp_path / BALLAST).exists()

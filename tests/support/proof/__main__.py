@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if asked.table:
         _rewrite(every, ledger)
-        return 0
+        return 0 if _is_clean(every, ledger) else 1
     if asked.seed is not None:
         return _replay(chosen[asked.harness[0]], asked.seed, asked.amount)
     return _prove(chosen, every, ledger, asked)
@@ -52,7 +52,7 @@ def _parse(arguments: Sequence[str], every: Mapping[str, Harness]) -> Any:
         if name not in every:
             parser.error(f"no harness {name}; there are {', '.join(every)}")
     if (asked.seed is not None and len(asked.harness) != 1) or (asked.seed is None and asked.amount):
-        parser.error("--seed and --amount run one harness again: name it")
+        parser.error("--seed and --amount run one harness again: name it, and give --seed")
     return asked
 
 
@@ -72,6 +72,8 @@ def _list(chosen: Mapping[str, Harness], ledger: Ledger) -> None:
     for name, harness in chosen.items():
         reason = harness.needs()
         note = f"  (not on this host: {reason})" if reason else ""
+        if any(piece.violations for piece in ledger.pieces(name)):
+            note += "  (VIOLATED)"
         percent = 100 * min(share(harness, ledger), 1)
         _say(f"{name:<24} {percent:5.1f} % of {harness.goal:,} {harness.unit}{note}")
 
@@ -99,11 +101,18 @@ def _prove(chosen: Mapping[str, Harness], every: Mapping[str, Harness], ledger: 
         _say("told to end; the piece that was under way is not counted")
     with contextlib.suppress(KeyboardInterrupt):
         _rewrite(every, ledger)
-    found = broken(chosen, ledger)
+    return 0 if _is_clean(every, ledger) and sound else 1
+
+
+def _is_clean(every: Mapping[str, Harness], ledger: Ledger) -> bool:
+    """Whether no promise was seen broken, by whatever harness and whenever; else it is said which."""
+    found = broken(every, ledger)
     for piece in found:
-        again = replay(piece.harness, piece.seed, piece.amount)
-        _say(f"in the ledger: {len(piece.violations)} violations at {piece.commit}, again: {again}")
-    return 0 if sound and not found else 1
+        _say(f"in the ledger: {piece.harness}, at {piece.commit}, {len(piece.violations)} violations")
+        for violation in piece.violations:
+            _say(f"  VIOLATION {violation}")
+        _say(f"  again: {replay(piece.harness, piece.seed, piece.amount)}")
+    return not found
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 
 def replay(name: str, seed: int, amount: int) -> str:
     """The line that does the same again."""
-    return f"PYTHONPATH=tests python -m support.proof {name} --seed {seed} --amount {amount}"
+    return f"PYTHONPATH=tests .venv/bin/python -m support.proof {name} --seed {seed} --amount {amount}"
 
 
 def share(harness: Harness, ledger: Ledger) -> float:
