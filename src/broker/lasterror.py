@@ -10,6 +10,9 @@ import stat
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from .refusals import FileForeignError
+from .regular import open_regular
+
 LAST_ERROR = "last_error"
 
 
@@ -43,14 +46,14 @@ def read_last_error(directory: str) -> LastError | None:
     """The last one, or None if there is none. A file that makes no sense counts as an error too."""
     path = os.path.join(directory, LAST_ERROR)
     try:
-        # Whatever lies there under this name, nobody is to wait for it.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(fd, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             text = file.read(64 * 1024).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
     except OSError as error:
         return LastError(0, "STORAGE", f"{path} cannot be read: {error.strerror}")
+    except FileForeignError as error:
+        return LastError(0, "STORAGE", str(error))
     with suppress(ValueError, TypeError, KeyError):
         fields: dict[str, Any] = json.loads(text)
         return LastError(

@@ -57,7 +57,9 @@ def read(found: Place | None) -> File | None:
 
 
 def _data(path: str) -> bytes:
-    # Not blocking, or a pipe by that name would hold the start up for ever.
+    # Judged first, because opening a device may act on it; not blocking, or a pipe that has come by that
+    # name since would hold the start up for ever.
+    _check(path, os.stat(path))
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(fd, "rb") as file:
         # Of what was opened, not of the path: that could lead somewhere else by now.

@@ -7,13 +7,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import PurePath
 
-from ..broker.files import check_directory, check_files
-from ..broker.lasterror import read_last_error
-from ..broker.refusals import StartRefusedError
+from ..broker.files import JOURNAL, LOCK, check_directory, check_files, check_place
+from ..broker.lasterror import LAST_ERROR, read_last_error
+from ..broker.refusals import FileForeignError, StartRefusedError
+from ..broker.regular import open_regular
+from ..config.people import OVERFLOW_ID
 from .finding import Finding, Level
 
 CHECK = "directory"
 LAST_ERROR_CHECK = "last error"
+
+_WRITTEN = frozenset({JOURNAL, f"{JOURNAL}-wal", LOCK})
+"""What a broker has to open for writing before it starts; only root may where it is another's."""
 
 _OTHERS_MAY_LOOK = stat.S_IRWXG | stat.S_IRWXO
 
@@ -36,11 +41,15 @@ def nearest(path: str) -> str:
 
 def check_state(path: str, uid: int) -> Iterator[Finding]:
     """`uid` is whose broker would use it."""
+    if uid == OVERFLOW_ID:
+        what = (
+            f"{path}: uid {uid} (nobody) stands for every user that the kernel cannot name: no broker starts"
+        )
+        yield Finding(Level.ERROR, CHECK, what, "use another user")
     try:
-        check_directory(path, uid=uid)
-        check_files(path)
-    except FileNotFoundError:
-        yield Finding(Level.NOTE, CHECK, f"{path}: is not there yet; a broker makes it")
+        is_there = is_directory(path, uid)
+        if is_there:
+            check_files(path)
     except StartRefusedError as error:
         yield Finding(Level.ERROR, CHECK, str(error))
     except OSError as error:
@@ -51,7 +60,21 @@ def check_state(path: str, uid: int) -> Iterator[Finding]:
             "run this as its owner or as root",
         )
     else:
-        yield from _modes(path, uid)
+        yield from _modes(path, uid) if is_there else (missing(path),)
+
+
+def is_directory(path: str, uid: int) -> bool:
+    """Whether it is there. A StartRefusedError if it is not safe, or is not there and cannot be made."""
+    try:
+        check_directory(path, uid=uid)
+    except FileNotFoundError:
+        check_place(path, uid=uid)
+        return False
+    return True
+
+
+def missing(path: str, check: str = CHECK) -> Finding:
+    return Finding(Level.NOTE, check, f"{path}: is not there yet; a broker makes it")
 
 
 def _modes(path: str, uid: int) -> Iterator[Finding]:
@@ -67,8 +90,9 @@ def _modes(path: str, uid: int) -> Iterator[Finding]:
 def _file(path: str, uid: int) -> Iterator[Finding]:
     status = os.lstat(path)
     if status.st_uid != uid:
+        level = Level.ERROR if uid != 0 and os.path.basename(path) in _WRITTEN else Level.WARNING
         what = f"{path}: belongs to uid {status.st_uid}, not to uid {uid}"
-        yield Finding(Level.WARNING, CHECK, what, "chown it")
+        yield Finding(level, CHECK, what, "chown it")
     if status.st_mode & _OTHERS_MAY_LOOK:
         what = f"{path}: has mode {stat.S_IMODE(status.st_mode):04o}; payloads are nobody else's"
         yield Finding(Level.WARNING, CHECK, what, "chmod 600 it")
@@ -76,11 +100,17 @@ def _file(path: str, uid: int) -> Iterator[Finding]:
 
 def check_last_error(path: str) -> Iterator[Finding]:
     """What the last broker wrote down of its end."""
+    file = os.path.join(path, LAST_ERROR)
     try:
-        error = read_last_error(path)
-    except OSError:
-        # The directory itself has been judged by then.
+        os.close(open_regular(file))
+    except (FileNotFoundError, NotADirectoryError, FileForeignError):
+        # What is in the way of a broker was told with the directory.
         return
+    except OSError as trouble:
+        what = f"{file}: cannot be read: {trouble.strerror}"
+        yield Finding(Level.WARNING, LAST_ERROR_CHECK, what, "run this as its owner or as root")
+        return
+    error = read_last_error(path)
     if error is None:
         return
     when = (

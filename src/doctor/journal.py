@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from ..broker.journal import JournalBrokenError
-from ..broker.refusals import StartRefusedError
+from ..broker.refusals import FileForeignError, StartRefusedError
 from ..broker.sqlite.checkup import check_up
 from ..broker.sqlite.holder import holder
 from .finding import Finding, Level
@@ -20,18 +20,24 @@ def holder_of(path: str) -> int | None:
     """The pid of the broker that has a journal open, 0 if it cannot be named; None if none has."""
     try:
         return holder(path)
-    except OSError:
-        # Not there, or not to be read: whoever looks at it next says so.
+    except (OSError, FileForeignError):
+        # Not there, no file, or not to be read: whoever looks at it next says so.
         return None
 
 
-def check_journal(path: str, uid: int) -> Iterator[Finding]:
-    """One that no broker has open, or a copy. `uid` is whose broker would open it."""
+def check_journal(path: str, uid: int, *, is_named: bool = False) -> Iterator[Finding]:
+    """One that no broker has open, or a copy. `uid` is whose broker would open it.
+
+    One that is named has to be there: who checks a copy wants to know that it is sound.
+    """
     before = _prints(path)
     try:
         found = check_up(path, uid)
     except FileNotFoundError:
-        yield Finding(Level.NOTE, CHECK, f"{path}: is not there yet; a broker makes it")
+        if is_named:
+            yield Finding(Level.ERROR, CHECK, f"{path}: is not there", "name a file that is")
+        else:
+            yield Finding(Level.NOTE, CHECK, f"{path}: is not there yet; a broker makes it")
         return
     except (StartRefusedError, JournalBrokenError) as error:
         yield Finding(Level.ERROR, CHECK, str(error))

@@ -7,14 +7,16 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from ..broker.files import check_directory
 from ..broker.refusals import StartRefusedError
 from ..client.sync import Client
-from ..proto.errors import StokerError
+from ..proto.errors import RefusedError, StokerError
+from .directory import is_directory, missing
 from .finding import Finding, Level
 
 CHECK = "socket"
 BROKER_CHECK = "broker"
+
+ABANDONED = "nobody listens there: its broker is gone"
 
 ANSWER_S = 5.0
 """A broker that has not said how it is by then is busy with something that it should not be."""
@@ -42,7 +44,7 @@ def listening(path: str) -> Listening:
         except FileNotFoundError:
             return Listening()
         except ConnectionRefusedError:
-            return Listening(trouble="nobody listens there: its broker is gone")
+            return Listening(trouble=ABANDONED)
         except BlockingIOError:
             return Listening(trouble="it takes no connections: its broker is stopped or overloaded")
         except OSError as error:
@@ -75,10 +77,10 @@ def check_socket(path: str, uid: int, found: Listening) -> Iterator[Finding]:
             Level.ERROR,
             CHECK,
             f"{path}: is a socket of uid {status.st_uid}, not of uid {uid}",
-            "remove it, or choose another with --socket",
+            _about_stranger(status.st_uid, found),
         )
     elif found.trouble:
-        advice = "" if "gone" not in found.trouble else "the next broker replaces it; start one"
+        advice = "the next broker replaces it; start one" if found.trouble == ABANDONED else ""
         yield Finding(Level.WARNING, CHECK, f"{path}: {found.trouble}", advice)
     elif found.uid not in (uid, 0):
         yield Finding(
@@ -94,34 +96,46 @@ def check_socket(path: str, uid: int, found: Listening) -> Iterator[Finding]:
         )
 
 
+def _about_stranger(owner: int, found: Listening) -> str:
+    """What to do about the socket of another user, which somebody may be serving."""
+    if found.is_there or found.trouble != ABANDONED:
+        return (
+            f"if that broker is the right one, run this as uid {owner} or as root; else use another --socket"
+        )
+    return "remove it, or choose another with --socket"
+
+
 def _check_directory(path: str, uid: int) -> Iterator[Finding]:
     try:
-        check_directory(path, uid=uid)
-    except FileNotFoundError:
-        yield Finding(Level.NOTE, CHECK, f"{path}: is not there yet; a broker makes it")
+        is_there = is_directory(path, uid)
     except StartRefusedError as error:
         # Its advice is the state directory's.
         yield Finding(Level.ERROR, CHECK, str(error).replace("--data", "--socket"))
     except OSError as error:
         yield Finding(Level.ERROR, CHECK, f"{path}: cannot be looked at: {error.strerror}")
     else:
-        yield Finding(Level.OK, CHECK, f"{path}: nobody but uid {uid} can replace the socket")
+        ours = Finding(Level.OK, CHECK, f"{path}: nobody but uid {uid} can replace the socket")
+        yield ours if is_there else missing(path, CHECK)
 
 
-def ask(path: str) -> Mapping[str, Any] | str:
+def ask(path: str) -> Mapping[str, Any] | StokerError:
     """What the broker says of itself, or why it does not."""
     client = Client(path, timeout_s=ANSWER_S)
     try:
         return client.status()
     except StokerError as error:
-        return str(error)
+        return error
     finally:
         client.close()
 
 
-def check_broker(said: Mapping[str, Any] | str, data: str) -> Iterator[Finding]:
+def check_broker(said: Mapping[str, Any] | StokerError, data: str) -> Iterator[Finding]:
     """What the running broker's answer tells of its health."""
-    if isinstance(said, str):
+    if isinstance(said, RefusedError):
+        what = f"answers, but refuses to say how it is: {said}"
+        yield Finding(Level.WARNING, BROKER_CHECK, what, "run this as a user who may ask, or as its owner")
+        return
+    if isinstance(said, StokerError):
         yield Finding(Level.ERROR, BROKER_CHECK, f"does not answer: {said}", "see its log")
         return
     theirs = str(said.get("data") or "")

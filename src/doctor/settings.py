@@ -16,4 +16,5 @@ def check_settings(effective: Effective, unreadable: Sequence[str]) -> Iterator[
         yield Finding(Level.WARNING, CHECK, line)
     if not unreadable and not effective.mistakes:
         where = effective.file if effective.file is not None else "there is no file"
-        yield Finding(Level.OK, CHECK, f"{where}: all settings are right")
+        which = "everything else is" if effective.warnings else "all settings are"
+        yield Finding(Level.OK, CHECK, f"{where}: {which} right")

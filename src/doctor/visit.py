@@ -56,4 +56,6 @@ def _check_journal(data: str, journal: str | None) -> Iterator[Finding]:
     if pid is not None:
         yield leave_journal(path, pid)
     else:
-        yield from check_journal(path, owner_of(path, os.geteuid()))
+        # A copy may be anybody's; the journal itself has to be that of the directory's owner.
+        owner = owner_of(journal or data, os.geteuid())
+        yield from check_journal(path, owner, is_named=bool(journal))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from support.command_line import CommandLine
 from support.journals import an_image, load, sql, stored
+from support.other_user import ROOT_ONLY
+from support.other_user import UID as OTHER
 from support.stack import Stack
 
 from stoker.broker.sqlite import SqliteJournal
@@ -76,6 +78,35 @@ def test_copy_is_looked_at_in_place_of_the_journal(data: Path, stoker: CommandLi
     ran = stoker("doctor", "--data", str(data), "--journal", str(copy), "--json")
     assert ran.code == Exit.UNFIT
     assert levels(ran.out)["journal"] == {"error"}
+
+
+def test_copy_that_is_not_there_is_exit_10(data: Path, stoker: CommandLine) -> None:
+    ran = stoker("doctor", "--data", str(data), "--journal", "/nope", "--json")
+    assert ran.code == Exit.UNFIT
+    assert levels(ran.out)["journal"] == {"error"}
+
+
+@ROOT_ONLY
+def test_journal_of_another_user_than_the_directory_is_exit_10(data: Path, stoker: CommandLine) -> None:
+    os.chown(data, OTHER, OTHER)
+    ran = stoker("doctor", "--data", str(data), "--json")
+    assert ran.code == Exit.UNFIT
+    assert levels(ran.out)["journal"] == {"error"}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "name", ["journal.db", "journal.db-wal", "journal.db-shm", "last_error", "broker.lock", "settings"]
+)
+def test_pipe_in_place_of_a_file_is_told_and_not_waited_for(
+    data: Path, stoker: CommandLine, name: str
+) -> None:
+    (data / name).unlink(missing_ok=True)
+    os.mkfifo(data / name, 0o600)
+    settings = ("--config", str(data / name)) if name == "settings" else ()
+    ran = stoker("doctor", "--data", str(data), *settings)
+    assert ran.code == Exit.UNFIT
+    assert f"{data / name}: is" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.other_user import ROOT_ONLY, python_as
+from support.other_user import UID as OTHER
 
 from stoker.broker.lasterror import LAST_ERROR, LastError, write_last_error
 from stoker.doctor.directory import check_last_error, check_state, nearest, owner_of
@@ -71,6 +73,61 @@ def test_file_that_others_may_read_is_a_warning(state: Path) -> None:
     assert [(finding.what.split(":")[0], finding.advice) for finding in findings] == [
         (f"{state}/journal.db", "chmod 600 it")
     ]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o707])
+def test_directory_that_cannot_be_made_safely_is_an_error(state: Path, mode: int) -> None:
+    state.chmod(mode)
+    (finding,) = check_state(str(state / "a" / "b"), UID)
+    assert finding.level is Level.ERROR and f"{state} is writable by others" in finding.what
+    assert list(state.iterdir()) == []
+
+
+def test_directory_below_a_file_or_a_link_to_nothing_cannot_be_made(state: Path) -> None:
+    (state / "link").symlink_to("none")
+    (state / "file").touch()
+    for name in ("link", "file"):
+        (finding,) = check_state(str(state / name / "b"), UID)
+        assert finding.level is Level.ERROR
+
+
+ASK = """
+import sys
+from stoker.doctor.directory import check_last_error, check_state
+for finding in (*check_state(sys.argv[1], int(sys.argv[2])), *check_last_error(sys.argv[1])):
+    print(finding.level.name, finding.what, finding.advice, sep="; ")
+"""
+
+
+@ROOT_ONLY
+def test_directory_that_this_user_cannot_make_is_an_error() -> None:
+    said = python_as(OTHER, OTHER, ASK, "/nonexistent/stoker", str(OTHER))
+    assert said == (
+        "ERROR; /nonexistent/stoker: cannot be made: nothing may be made in /; choose another with --data; \n"
+    )
+
+
+@ROOT_ONLY
+def test_last_error_that_may_not_be_read_is_no_error_of_the_broker(short_directory: Path) -> None:
+    (short_directory / LAST_ERROR).touch(0o600)
+    os.chmod(short_directory, 0o755)
+    said = python_as(OTHER, OTHER, ASK, str(short_directory), str(OTHER)).splitlines()[-1]
+    assert said.startswith("WARNING") and said.endswith("Permission denied; run this as its owner or as root")
+
+
+def test_nobody_has_no_broker(state: Path) -> None:
+    first = next(iter(check_state(str(state), 65534)))
+    assert first.level is Level.ERROR and "stands for every user" in first.what
+
+
+@ROOT_ONLY
+def test_files_of_others_that_a_broker_has_to_write_are_errors(state: Path) -> None:
+    for name in ("journal.db-wal", "last_error"):
+        (state / name).touch(0o600)
+    os.chown(state, OTHER, OTHER)
+    found = {finding.what.split(":")[0]: finding.level for finding in check_state(str(state), OTHER)}
+    assert found[f"{state}/journal.db-wal"] is Level.ERROR
+    assert found[f"{state}/last_error"] is Level.WARNING
 
 
 def test_root_looks_with_the_eyes_of_the_owner(state: Path) -> None:

@@ -45,6 +45,22 @@ def test_what_is_no_journal_is_an_error_and_a_missing_one_a_note(tmp_path: Path)
     assert holder_of(str(tmp_path / "none")) is None
 
 
+def test_missing_journal_that_was_named_is_an_error(tmp_path: Path) -> None:
+    (finding,) = check_journal(str(tmp_path / "none"), UID, is_named=True)
+    assert (finding.level, finding.what) == (Level.ERROR, f"{tmp_path / 'none'}: is not there")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("end", ["", "-wal", "-journal"])
+def test_pipe_in_place_of_a_file_is_told_and_not_waited_for(path: str, end: str) -> None:
+    Path(path + end).unlink(missing_ok=True)
+    os.mkfifo(path + end)
+    assert holder_of(path) is None
+    (finding,) = check_journal(path, UID)
+    assert finding.level is Level.ERROR
+    assert finding.what == f"{path}{end}: is a FIFO, not a file; move it away"
+
+
 def test_journal_of_a_broker_that_runs_is_left_to_it(path: str) -> None:
     finding = leave_journal(path, 42)
     assert finding.level is Level.NOTE

@@ -12,6 +12,7 @@ from support.scripted_broker import ScriptedBroker
 from stoker.doctor.finding import Finding, Level, worst
 from stoker.doctor.listening import Listening, ask, check_broker, check_socket, listening
 from stoker.proto import messages
+from stoker.proto.errors import ForbiddenError, StokerError
 
 UID = os.geteuid()
 
@@ -74,6 +75,14 @@ def test_socket_or_listener_of_another_user_is_an_error(socket_path: str) -> Non
     assert f"runs as uid {UID + 1}" in heard.what
 
 
+def test_living_broker_of_another_user_is_not_to_be_removed(socket_path: str) -> None:
+    with bound(socket_path, 1):
+        alive = last(socket_path, uid=UID + 1)
+    gone = last(socket_path, uid=UID + 1)
+    assert "remove it" not in alive.advice and f"as uid {UID}" in alive.advice
+    assert "remove it" in gone.advice
+
+
 def test_unsafe_directory_is_an_error_with_the_right_flag(short_directory: Path) -> None:
     (short_directory / "run").mkdir()
     (short_directory / "run").chmod(0o777)
@@ -104,7 +113,8 @@ def test_broker_that_is_well_says_so(socket_path: str) -> None:
         ({**REPORT, "warnings": ["an old job"]}, Level.WARNING, "an old job"),
         ({**REPORT, "data": "/elsewhere"}, Level.WARNING, "has its data in /elsewhere"),
         ({"storage": 7, "warnings": 7}, Level.OK, "stoker ? answers"),
-        ("it is asleep", Level.ERROR, "does not answer: it is asleep"),
+        (StokerError("it is asleep"), Level.ERROR, "does not answer: it is asleep"),
+        (ForbiddenError("no role"), Level.WARNING, "answers, but refuses to say how it is: no role"),
     ],
 )
 def test_what_the_broker_tells_of_itself_is_judged(report: Any, level: Level, word: str) -> None:
@@ -115,5 +125,5 @@ def test_what_the_broker_tells_of_itself_is_judged(report: Any, level: Level, wo
 
 def test_broker_that_ends_before_it_answers_is_an_error(socket_path: str) -> None:
     said = ask(socket_path)
-    assert isinstance(said, str)
+    assert isinstance(said, StokerError)
     assert worst(check_broker(said, "/d")) is Level.ERROR

@@ -120,9 +120,17 @@ class _Table:
             yield f"{path}: is damaged: {count} rows of {self.name} in all do not match their checksums"
 
 
+def _payload_from_row(row: Row) -> bytes:
+    number, *payload = row
+    # SQLite itself sees to that, unless what it knows of the table is damaged.
+    if type(number) is not int:
+        raise rows.DamagedRowError(f"a payload has the number {number!r}")
+    return rows.payload_from_row(number, tuple(payload))
+
+
 def _tables() -> Iterator[_Table]:
     yield _Table("jobs", schema.ALL_JOBS, rows.job_from_row)
-    yield _Table("payloads", schema.ALL_PAYLOADS, lambda row: rows.payload_from_row(row[0], row[1:]))
+    yield _Table("payloads", schema.ALL_PAYLOADS, _payload_from_row)
     yield _Table("outcomes", schema.ALL_OUTCOMES, rows.outcome_from_row)
     yield _Table("ids", schema.ALL_IDS, rows.id_from_row)
     yield _Table("kinds", schema.KINDS, rows.kind_from_row)

@@ -7,6 +7,8 @@ import fcntl
 import os
 import struct
 
+from ..regular import open_regular
+
 _PENDING_BYTE = 0x40000000
 """Where SQLite's locks on a file begin."""
 
@@ -18,9 +20,9 @@ _FLOCK = "@hhqqi0q"
 def holder(path: str) -> int | None:
     """The pid of the process that holds a lock on the journal, 0 if it is in another PID namespace.
 
-    None if nobody does. A broker holds one from its start to its end.
+    None if nobody does; FileForeignError if it is no file. A broker holds one from its start to its end.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    fd = open_regular(path)
     try:
         asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _PENDING_BYTE, _LOCKS_BYTES, 0)
         kind, *_, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))

@@ -27,6 +27,7 @@ import apsw
 import attrs
 
 from ...proto import limits
+from ..regular import open_regular
 
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
@@ -62,7 +63,7 @@ def log_bytes(frames: int, page_bytes: int) -> int:
 def read_log(path: str, page_bytes: int) -> Log | None:
     """The log of a database with pages of that size; None if there is none to speak of."""
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             data = file.read()
     except FileNotFoundError:
         return None

@@ -14,7 +14,6 @@ from contextlib import suppress
 import apsw
 import msgpack
 
-from ..files import kind_of_file
 from ..refusals import (
     JournalEmptyError,
     JournalForeignError,
@@ -23,6 +22,7 @@ from ..refusals import (
     JournalUnusableError,
     LibraryTooOldError,
 )
+from ..regular import check_regular, kind_of_file, open_regular
 from . import rows, schema
 from .database import Database
 from .errors import is_full
@@ -81,7 +81,11 @@ def examine(path: str, uid: int) -> None:
         _refuse_orphans(path)
         raise
     _check_status(path, status, uid)
-    with open(path, "rb") as file:
+    for log in (f"{path}-wal", f"{path}-journal"):
+        # A broker has looked at the whole directory by then; a copy lies elsewhere.
+        with suppress(FileNotFoundError):
+            check_regular(log, os.lstat(log).st_mode)
+    with open(open_regular(path), "rb") as file:
         _judge_header(path, file.read(_HEADER_BYTES))
 
 

@@ -4,8 +4,12 @@ For a file that no broker has open, or a copy. SQLite believes that it has the f
 refused whatever would change something; a log that the last run left is read as it lies there. The
 usual ways are no good: a read-only connection makes or asks for a shared-memory file, and one that is
 told the file is immutable leaves the log out, without which a journal may not even be consistent.
+
+Nor is SQLite's own way of opening a file: it would wait for ever at a FIFO, and as root it gives the
+log it opens to the owner of the journal. So files are opened and read here.
 """
 
+import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,6 +18,8 @@ from typing import Any
 
 import apsw
 
+from ..refusals import FileForeignError
+from ..regular import open_regular
 from .database import Database
 
 _SECTOR_BYTES = 4096
@@ -42,40 +48,41 @@ def read_only(path: str) -> Generator[Database]:
 
 
 class _Layer(apsw.VFS):
-    """SQLite's own file access, without the half of it that writes."""
+    """What SQLite sees of the directory: the files that are there, and none that could be written."""
 
     def __init__(self) -> None:
         self.name = f"read-only-{next(_names)}"
         super().__init__(self.name, "")
+        self._errno = 0
 
     def xOpen(self, name: Any, flags: list[int]) -> Any:
         filename = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
-        if flags[0] & apsw.SQLITE_OPEN_WAL and not os.path.lexists(filename):
-            flags[1] = flags[0]
-            return _Nothing()
-        return _File(name, flags)
+        flags[1] = flags[0]
+        try:
+            return _File(open_regular(filename), self.failed)
+        except FileNotFoundError as error:
+            if flags[0] & apsw.SQLITE_OPEN_WAL:
+                return _NoLog()
+            raise self.failed(apsw.CantOpenError(str(error)), errno.ENOENT) from error
+        except FileForeignError as error:
+            raise self.failed(apsw.CantOpenError(str(error)), errno.EINVAL) from error
+        except OSError as error:
+            raise self.failed(apsw.CantOpenError(str(error)), error.errno or 0) from error
+
+    def failed(self, error: apsw.Error, number: int) -> apsw.Error:
+        """The error to raise; SQLite asks for its number afterwards."""
+        self._errno = number
+        return error
+
+    def xGetLastError(self) -> tuple[int, str]:
+        return self._errno, os.strerror(self._errno)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
         raise apsw.ReadOnlyError(f"{filename} is not to be deleted")
 
 
-class _File(apsw.VFSFile):
-    """A file opened for reading, which says of itself what was asked for."""
-
-    def __init__(self, name: Any, flags: list[int]) -> None:
-        asked = flags[0]
-        writing = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        super().__init__("", name, [asked & ~writing | apsw.SQLITE_OPEN_READONLY, 0])
-        flags[1] = asked
-
-    def xLock(self, level: int) -> None:
-        """Nobody else has the file open."""
-
-    def xUnlock(self, level: int) -> None:
-        """As above."""
-
-    def xCheckReservedLock(self) -> bool:
-        return False
+class _Unchanging:
+    """A file as SQLite wants it, without the half that writes and without locks."""
 
     def xWrite(self, data: Any, offset: int) -> None:
         raise apsw.ReadOnlyError("nothing is to be written")
@@ -85,25 +92,6 @@ class _File(apsw.VFSFile):
 
     def xSync(self, flags: int) -> None:
         """Nothing was written."""
-
-
-class _Nothing:
-    """The log where there is none: SQLite would make an empty one."""
-
-    def xRead(self, amount: int, offset: int) -> bytes:
-        return b""
-
-    def xWrite(self, data: Any, offset: int) -> None:
-        raise apsw.ReadOnlyError("nothing is to be written")
-
-    def xTruncate(self, newsize: int) -> None:
-        raise apsw.ReadOnlyError("nothing is to be cut")
-
-    def xSync(self, flags: int) -> None:
-        """Nothing was written."""
-
-    def xFileSize(self) -> int:
-        return 0
 
     def xLock(self, level: int) -> None:
         """Nobody else has the file open."""
@@ -121,6 +109,38 @@ class _Nothing:
         return _SECTOR_BYTES
 
     def xDeviceCharacteristics(self) -> int:
+        return 0
+
+
+class _File(_Unchanging):
+    """A file that is there."""
+
+    def __init__(self, fd: int, failed: Any) -> None:
+        self._fd = fd
+        self._failed = failed
+
+    def xRead(self, amount: int, offset: int) -> bytes:
+        try:
+            return os.pread(self._fd, amount, offset)
+        except OSError as error:
+            failure: Any = apsw.IOError(str(error))
+            failure.extendedresult = apsw.SQLITE_IOERR_READ
+            raise self._failed(failure, error.errno or 0) from error
+
+    def xFileSize(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def xClose(self) -> None:
+        os.close(self._fd)
+
+
+class _NoLog(_Unchanging):
+    """The log where there is none: SQLite would make an empty one."""
+
+    def xRead(self, amount: int, offset: int) -> bytes:
+        return b""
+
+    def xFileSize(self) -> int:
         return 0
 
     def xClose(self) -> None:

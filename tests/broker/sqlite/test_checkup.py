@@ -140,3 +140,12 @@ def test_flipped_bit_never_ends_the_look_with_an_error_without_a_name(
         flipped.chmod(0o600)
         found += bool(check_up(str(flipped), UID).damage)
     assert found
+
+
+def test_payload_whose_number_is_lost_is_damage(path: Path) -> None:
+    sql(
+        path,
+        "PRAGMA writable_schema = ON",
+        "UPDATE sqlite_schema SET sql = replace(sql, 'INTEGER PRIMARY KEY', 'INTEGER') WHERE name = 'payloads'",
+    )
+    assert "a payload has the number None" in "".join(check_up(str(path), UID).damage)
