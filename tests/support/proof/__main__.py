@@ -97,7 +97,8 @@ def _prove(chosen: Mapping[str, Harness], every: Mapping[str, Harness], ledger: 
     try:
         able = runnable(chosen, _say)
         sound = run_pieces(able, ledger, _say, pieces_max=asked.pieces, until_s=until_s)
-    except KeyboardInterrupt:
+    except* KeyboardInterrupt:
+        # By itself, or from among the tasks of a harness.
         _say("told to end; the piece that was under way is not counted")
     with contextlib.suppress(KeyboardInterrupt):
         _rewrite(every, ledger)
