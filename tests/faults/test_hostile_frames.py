@@ -19,6 +19,7 @@ IN_PROCESS = 100_000
 LIVE = 3_000
 FEW = 4_000
 SOME = 10_000
+TRIES = 8
 
 
 def assert_attacked(tally: Tally, frames: int) -> None:
@@ -62,8 +63,9 @@ def test_lax_decoder_is_found_out(
     found: tuple[str, ...],
 ) -> None:
     monkeypatch.setattr(codec, "decode", decode)
-    tally = hostile_frames.run_in_process(seed, frames)
-    assert any(word in violation for violation in tally.violations for word in found), tally
+    # What shows it is drawn at random: few frames may not have it, many have.
+    tallies = (hostile_frames.run_in_process(seed + more, frames) for more in range(TRIES))
+    assert any(word in violation for tally in tallies for violation in tally.violations for word in found)
 
 
 def lax(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -73,5 +75,5 @@ def lax(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
 def test_rule_that_takes_true_for_a_number_is_found_out(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     op = BY_MESSAGE[Enqueue]
     monkeypatch.setattr(op, "checks", tuple((lax(accepts), default) for accepts, default in op.checks))
-    tally = hostile_frames.run_in_process(seed, SOME)
-    assert any("misfit of Enqueue" in violation for violation in tally.violations), tally
+    tallies = (hostile_frames.run_in_process(seed + more, SOME) for more in range(TRIES))
+    assert any("misfit of Enqueue" in violation for tally in tallies for violation in tally.violations)
