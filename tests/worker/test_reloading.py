@@ -451,6 +451,8 @@ def test_worker_that_has_done_its_share_is_replaced_and_no_job_is_lost(short_dir
         first = {pool.broker.wait_result(counter) for counter in counters}
         wait_until(lambda: not any(map(is_alive, first)), "the worn worker has ended")
         assert {pool.broker.answers[counter][0][0] for counter in counters} <= {"ack", "release"}
+        # The stand-in for the broker would hand a job to one whose end it has not read yet.
+        wait_until(lambda: not first & {peer.pid for peer in pool.broker.workers()}, "its end is read")
         assert pool.broker.wait_result(pool.broker.put("pid")) not in first
 
 
