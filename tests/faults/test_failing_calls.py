@@ -1,26 +1,15 @@
 """Calls to the disk that fail, drawn from all there are; and broken builds that do not take it to heart."""
 
-from typing import Any
-
 import pytest
-from support.faults.broken.early_answers import EagerCommitter
+from support.committers import eager_committer
 from support.faults.failing_calls import HARNESS, Case, cases, run, try_all
-from support.faults.station import make_committer
 
-from stoker.broker.committer import Committer
 from stoker.broker.sqlite import errors
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 CASES = 300
 CASES_BROKEN = 40
-
-
-def eager_committer(*arguments: Any) -> Committer:
-    """One that answers before the commit."""
-    committer = make_committer(*arguments)
-    committer.__class__ = EagerCommitter
-    return committer
 
 
 def test_whatever_call_fails_no_answer_leaves_and_the_next_start_is_right(seed: int) -> None:

@@ -4,25 +4,15 @@ from functools import partial
 from typing import Any
 
 import pytest
-from support.faults.broken.early_answers import EagerCommitter
+from support.committers import eager_committer
 from support.faults.power_images import HARNESS, run
 from support.faults.recording import record
-from support.faults.station import make_committer
-
-from stoker.broker.committer import Committer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 IMAGES = 1200
 IMAGES_NORMAL = 300
 IMAGES_BROKEN = 100
-
-
-def eager_committer(*arguments: Any) -> Committer:
-    """One that answers before the commit."""
-    committer = make_committer(*arguments)
-    committer.__class__ = EagerCommitter
-    return committer
 
 
 def test_nothing_that_was_answered_is_lost_or_damaged_by_a_power_cut(seed: int) -> None:

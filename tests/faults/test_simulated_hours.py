@@ -1,21 +1,20 @@
 """Simulated hours, a few of them: nothing is found in stoker, and something in what is broken on purpose."""
 
-from collections.abc import Sequence
 from functools import partial
 from random import SystemRandom
 from typing import Any
 
 import attrs
 import pytest
+from support.committers import EagerCommitter, eager_committer
 from support.faults.simulated_hours import CORE, WORLDS_MAX, worlds
 from support.shell_simulation.life import NotedCore, ShellParts
 from support.shell_simulation.trial import shell_trial
-from support.simulation.life import Parts, make_committer
+from support.simulation.life import Parts
 from support.simulation.trial import trial
 from support.simulation.watched import WatchedCore
 from support.simulation.world import LONG_HOURS, STORMY
 
-from stoker.broker.committer import Committer
 from stoker.broker.core import effects as fx
 from stoker.broker.core import events as ev
 from stoker.broker.driver import Driver
@@ -26,21 +25,6 @@ STORMS = 4
 """Worlds of half a minute in which it storms all the time; the first of them is run twice."""
 
 WHOLE = attrs.evolve(STORMY, parts=ShellParts(core=NotedCore))
-
-
-class EagerCommitter(Committer):
-    """Answers before the commit."""
-
-    def add(self, effects: Sequence[fx.Effect]) -> None:
-        answers = [effect for effect in effects if isinstance(effect, fx.Answer)]
-        super().add([effect for effect in effects if not isinstance(effect, fx.Answer)])
-        self._release(answers, {})
-
-
-def eager_committer(*arguments: Any) -> Committer:
-    committer = make_committer(*arguments)
-    committer.__class__ = EagerCommitter
-    return committer
 
 
 class EagerDriver(Driver):

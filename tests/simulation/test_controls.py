@@ -4,17 +4,16 @@ Each breaks one rule on purpose. A simulation that finds nothing is worth someth
 these.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from support.committers import eager_committer
 from support.history import LAST_SHOWN
-from support.simulation.life import Parts, make_committer
+from support.simulation.life import Parts
 from support.simulation.trial import trial
 from support.simulation.watched import WatchedCore
 from support.simulation.world import Plan
 
-from stoker.broker.committer import Committer
 from stoker.broker.core import effects as fx
 from stoker.broker.core import events as ev
 from stoker.broker.core.job import Job
@@ -25,21 +24,6 @@ from stoker.proto.model import Outcome
 pytestmark = pytest.mark.slow
 
 SEEDS = 60
-
-
-class EagerCommitter(Committer):
-    """Answers before the commit."""
-
-    def add(self, effects: Sequence[fx.Effect]) -> None:
-        answers = [effect for effect in effects if isinstance(effect, fx.Answer)]
-        super().add([effect for effect in effects if not isinstance(effect, fx.Answer)])
-        self._release(answers, {})
-
-
-def eager_committer(*arguments: Any) -> Committer:
-    committer = make_committer(*arguments)
-    committer.__class__ = EagerCommitter
-    return committer
 
 
 class UnfencedCore(WatchedCore):

@@ -16,12 +16,12 @@ from typing import NamedTuple
 from stoker.broker.journal import JournalBrokenError, JournalFullError
 from stoker.broker.refusals import StartRefusedError
 
+from ..committers import MakeCommitter, make_committer
 from ..faulty_vfs import OPERATIONS, Disk, faulty_disk
 from ..oracle import violations
 from ..proof.harness import Harness, Tally
 from .recording import NAME, WAL_BYTES_CHECKPOINT, memory_directory, put
 from .scenario import Scenario
-from .station import MakeCommitter, make_committer
 from .witness import Witness, WitnessedJournal
 
 LIVES = 2

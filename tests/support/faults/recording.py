@@ -17,9 +17,9 @@ import attrs
 from stoker.broker.sqlite.journal import Synchronous
 
 from .. import history as h
+from ..committers import MakeCommitter, make_committer
 from .power_cut import Files, Platter
 from .scenario import Scenario
-from .station import MakeCommitter, make_committer
 from .tape import Operation, Replaced, taped
 from .witness import Content, Mark, Witness, WitnessedJournal
 

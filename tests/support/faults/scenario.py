@@ -22,8 +22,9 @@ from stoker.proto.model import FINAL_STATES
 from stoker.proto.queuerules import QueueRules
 
 from .. import history as h
+from ..committers import MakeCommitter, make_committer
 from ..lockstep import FakeClock
-from .station import MakeCommitter, Station, make_committer
+from .station import Station
 
 POLICY = {"backoff_ms": 200, "backoff_cap_ms": 2000}
 RULES = Rules(queue_default=QueueRules(jobs_max=60, policy=POLICY))

@@ -9,47 +9,25 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stoker.broker.committer import Committer, Release, Reports
 from stoker.broker.core import effects as fx
 from stoker.broker.core import events as ev
-from stoker.broker.core.effects import Changes
 from stoker.broker.core.rules import Rules
 from stoker.broker.core.step import Core
 from stoker.broker.journal import Journal, JournalBrokenError, JournalFullError, Retention
-from stoker.broker.payloads import PayloadCache
 from stoker.broker.questions import look_up
-from stoker.broker.thread import Done, JournalRunner, Work
+from stoker.broker.thread import Done, Work
 from stoker.proto import work as w
 from stoker.proto.messages import Drop, Message
 from stoker.proto.model import FINAL_STATES
 
+from ..committers import MakeCommitter, make_committer
 from ..driving import Clock, restored
-
-CACHE_BYTES = 2000
-"""Small, so that some payloads have to be read from the journal."""
-
-MakeCommitter = Callable[
-    [JournalRunner, Callable[[], Changes], Release, Reports, Callable[[Journal], None]], Committer
-]
 
 Answered = Callable[[int, Message, Message], None]
 """Connection, request and answer."""
 
 Pushed = Callable[[int, w.Job], None]
 """Connection of the worker, and the job."""
-
-
-def make_committer(
-    runner: JournalRunner,
-    take_changes: Callable[[], Changes],
-    release: Release,
-    reports: Reports,
-    make_room: Callable[[Journal], None],
-) -> Committer:
-    """The real one."""
-    return Committer(
-        runner, take_changes, release, reports, make_room=make_room, cache=PayloadCache(CACHE_BYTES)
-    )
 
 
 class DoneAtOnce:

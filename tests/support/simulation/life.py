@@ -11,48 +11,30 @@ from typing import Any
 
 import attrs
 
-from stoker.broker.committer import Committer, Release, Reports
+from stoker.broker.committer import Committer
 from stoker.broker.core import effects as fx
 from stoker.broker.core import events as ev
-from stoker.broker.core.effects import Changes
 from stoker.broker.core.rules import Rules
 from stoker.broker.journal import Journal, JournalFullError, Retention
 from stoker.broker.memory import MemoryJournal
-from stoker.broker.payloads import PayloadCache
 from stoker.broker.questions import look_up
-from stoker.broker.thread import JournalRunner
 from stoker.proto import work
 from stoker.proto.messages import Drop, Hello, Message
 from stoker.proto.model import FINAL_STATES, Role
 
 from .. import history as h
+from ..committers import make_committer
 from ..driving import restored
 from .disk import SlowDisk
 from .host import Host
 from .watched import WatchedCore
 from .wire import Wire
 
-CACHE_BYTES = 2000
-"""Small, so that some payloads have to be read from the journal."""
-
 FULL_RETRY_MS = 500
 
 CHORES_MS = 2000
 RETENTION = Retention(done_kept_ms=15_000, done_kept_max=25, dead_kept_ms=20_000, dead_kept_max=25)
 PRUNE_ROWS = 5
-
-
-def make_committer(
-    runner: JournalRunner,
-    take_changes: Callable[[], Changes],
-    release: Release,
-    reports: Reports,
-    make_room: Callable[[Journal], None],
-) -> Committer:
-    """The real committer with a small cache."""
-    return Committer(
-        runner, take_changes, release, reports, make_room=make_room, cache=PayloadCache(CACHE_BYTES)
-    )
 
 
 @attrs.frozen
