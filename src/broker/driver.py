@@ -9,7 +9,8 @@ Order within a round, and why:
 1. Time is read. If the loop should have been here long ago, the broker itself was stopped or starved:
    everything that waits in the sockets is read first, then the core is told how long it was
    (`Stalled`), and only then may anything expire.
-2. Peers that are ready; then newcomers; then turns for those who have said more (see `intake`).
+2. Peers that are ready, as many as the round has room for; then newcomers; then turns for those who
+   have said more (see `intake`).
 3. Deadlines of the core. After the peers, so that a heartbeat that arrived in time counts. None while a
    batch does not fit on the disk: a job that waits in it has not left the broker and cannot be late, and
    a verdict could not be shown. Once it is stored the core is told how long it was held, as after a stall.
@@ -60,13 +61,7 @@ from .thread import HANDOVER_S, LoopRunner
 STALL_MS = 100
 """Later than this, the loop did not run when it should have: shorter than any sensible lease."""
 
-STALL_ROUNDS_MAX = 256
-"""Rounds that read what waited during a stall, at most."""
-
 TICK_MS = limits.SECOND_MS
-
-GATHER_MAX = 4
-"""Looks at the sockets before a batch is handed over."""
 
 ROUNDS_MAX = 16
 """Rounds in a row without a turn for other tasks, of which the signals are one."""
@@ -113,6 +108,8 @@ class Driver:
             said=self._said_nothing_legal,
             ended=self._end_if_over,
             is_stuck=lambda: self.committer.is_stuck,
+            is_wanted=self.poller.look,
+            looking_up=lambda: self.questions.waiting_count,
         )
         self._delivery = Delivery(
             self._departures,
@@ -189,11 +186,9 @@ class Driver:
     def _round(self) -> int | None:
         """One round; in how many milliseconds the next is due, None when it is over."""
         self.now = self._clock()
+        self._intake.begin_round()
         self._notice_stall()
-        for _ in range(GATHER_MAX):
-            # Whoever became ready meanwhile shares the commit, which costs far more than the look.
-            if not self.poller.poll():
-                break
+        self.poller.gather(lambda: self._intake.has_room)
         self._accept()
         self._intake.take_turns()
         if self._stop_wanted and self._stop_by_ms is None:
@@ -256,9 +251,7 @@ class Driver:
         late_ms = self.now.mono_ms - self._awake_by_ms
         if late_ms < STALL_MS:
             return
-        for _ in range(STALL_ROUNDS_MAX):
-            if not self.poller.poll():
-                break
+        self.poller.poll_all()
         if not self._times.is_held:
             # Else it is a part of what `commit_stored` will tell.
             self.step(Stalled(late_ms))
@@ -272,8 +265,7 @@ class Driver:
                 self._runner.wait(HANDOVER_S)
                 self.now = self._clock()
             self._runner.collect()
-            for peer in self._delivery.take_resumed():
-                self._intake.hear(peer)
+            self._intake.hear_more(self._delivery.take_resumed())
             self._hand_over()
             if self._runner.submitted == self._waited_for:
                 break
@@ -461,7 +453,8 @@ class Driver:
 
     def commit_failed(self, error: BaseException) -> None:
         """The storage broke: nothing is said to anybody any more."""
-        self._failure = error
+        # The first one is the cause: what comes after it only meets a journal that is broken.
+        self._failure = self._failure or error
 
     # --- the end ---------------------------------------------------------------------------------------
 

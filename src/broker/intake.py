@@ -3,17 +3,23 @@
 One read is 64 KiB, which may be thousands of requests, and the answer to one of 14 bytes may be a
 megabyte. So what was read is not all taken up at once:
 
-- **A share.** So many requests of one peer are taken up, then it is somebody else's turn.
+- **A share.** So many requests of one peer are taken up, then it is somebody else's turn: only a few at
+  first, and the rest in turns. So who says little is heard in the round in which it spoke, however many
+  others have much to say: those wait for their turns.
+- **A round.** What peers may say at first is bounded for all of them together, and so is the time for
+  turns. Who is not read in a round is ready still in the next. Workers and supervisors are heard in any
+  case: their heartbeats decide about jobs.
 - **Being behind.** Nothing more is taken up of a peer that is behind with taking answers: those it has
   not read yet, those that wait for their commit, and those still to be made, for which room is
   reserved when their request is taken up. So nothing is made in advance for somebody who does not read.
   What is reserved for all peers together is bounded as well.
 - **Turns.** A costly request (a report, a listing, a look-up of much) is taken up only in a turn of its
-  peer. A round gives turns for some milliseconds, first come first served, so that a report on a
-  thousand queues holds others up once, and not as often as it was asked for.
+  peer. A round gives turns for some milliseconds, first come first served, and for less if somebody else
+  has something to say. So a report on a thousand queues holds others up once, and not as often as it was
+  asked for.
 
 A peer that waits for its turn, or is behind, is not read from, so what waits is bounded by one read.
-One that is gone is heard to its end, in shares as well, but nothing is made for it any more.
+One that is gone is heard to its end, in turns as well, but nothing is made for it any more.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,11 +28,38 @@ from typing import Any
 from ..proto import limits
 from ..proto.connection import Ended, Refused, Request
 from ..proto.messages import Drain, Drop, Enqueue, Jobs, Kick, Show, Status, Wait, Why
+from ..proto.model import Role
 from .deadlines import Deadlines
 from .peer import HOLD_ANSWER, HOLD_BACKLOG, HOLD_TURN, Peer
 
-SHARE_REQUESTS = 256
-"""Of one peer at a time: some 5 ms. Half of what a client's pipeline has on its way."""
+FIRST_REQUESTS = 32
+"""Of one peer when it has been read: far more than who waits for answers has on its way, and less than a
+millisecond."""
+
+ROUND_REQUESTS = 256
+"""Of all peers together at first, in one round: some 5 ms."""
+
+LEAST_REQUESTS = 4
+"""Of a peer that was read when the round was full already."""
+
+TURN_REQUESTS = 64
+"""Of one peer in a turn."""
+
+PASSES_MAX = 4
+"""Turns of one peer in a round, if nobody else needs the time."""
+
+LOOK_UPS_MAX = 128
+"""Of all peers together in one visit to the journal, by turns: some 10 ms, with what comes of them. As
+much as that for one peer; the more wait, the more others will want to get in between."""
+
+LOOK_UPS_SHARES = 4
+"""The bound is at least one part of so many."""
+
+QUEUED_MAX = 256
+"""Of one peer in one visit to the journal, and behind what is looked up there."""
+
+SERVER_REQUESTS = 256
+"""Of one worker or supervisor when it has been read."""
 
 COSTLY_IN_SHARE = 32
 """A costly request is so much of a share as this many others."""
@@ -36,6 +69,9 @@ MADE_BYTES_IN_SHARE = 256
 
 TURNS_MS = 5
 """How long one round gives turns."""
+
+TURNS_LEAST_MS = 1
+"""How long if others have something to say: who has much to say must get on as well."""
 
 RESERVED_BYTES_MAX = limits.MIB
 """For all peers together: what a few pages of jobs take, and as many more would take another 30 ms."""
@@ -67,13 +103,16 @@ _COSTLY: dict[type[Any], Callable[[Any], int]] = {
 """What needs a turn, and how much room is reserved for its answer or for what it does."""
 
 _READ_ONLY = frozenset({Status, Jobs, Show, Why})
+_SERVERS = frozenset({Role.WORK, Role.SUPERVISE})
 
 
 class Intake:
     """See the module. What is taken up goes to `request`; what no request is, to `said`.
 
     `ended` is called for a peer that has ended or cannot be answered, when it has been heard. `round_ms`
-    is the time of this round, which costs nothing; `clock_ms` the time now.
+    is the time of this round, which costs nothing; `clock_ms` the time now. `is_wanted` tells whether
+    somebody has something to say who does not wait for a turn, `looking_up` how many requests wait for
+    the journal.
     """
 
     def __init__(
@@ -86,6 +125,8 @@ class Intake:
         said: Callable[[Peer, Refused | Ended], None],
         ended: Callable[[Peer], None],
         is_stuck: Callable[[], bool],
+        is_wanted: Callable[[], bool],
+        looking_up: Callable[[], int],
     ) -> None:
         self._deadlines = deadlines
         self._round_ms = round_ms
@@ -94,19 +135,44 @@ class Intake:
         self._said = said
         self._ended = ended
         self._is_stuck = is_stuck
+        self._is_wanted = is_wanted
+        self._looking_up = looking_up
         self._turns: dict[Peer, None] = {}
         self._reserved_bytes = 0
+        self._room = ROUND_REQUESTS
 
     # --- taking up -------------------------------------------------------------------------------------
 
+    def begin_round(self) -> None:
+        """A round begins, with all its room."""
+        self._room = ROUND_REQUESTS
+
+    @property
+    def has_room(self) -> bool:
+        """More peers may be read in this round."""
+        return self._room > 0
+
     def hear(self, peer: Peer) -> None:
         """Take up what a peer has said, as far as it may be taken up now."""
-        if not peer.holds & HOLD_TURN:
-            self._take_up(peer, SHARE_REQUESTS)
+        if peer.holds & HOLD_TURN:
+            return
+        if peer.connection.role in _SERVERS:
+            self._take_up(peer, SERVER_REQUESTS)
+        else:
+            is_full = self._room < FIRST_REQUESTS or self._looking_up() >= LOOK_UPS_MAX
+            share = LEAST_REQUESTS if is_full else FIRST_REQUESTS
+            self._room -= share - max(self._take_up(peer, share), 0)
+
+    def hear_more(self, peers: Iterable[Peer]) -> None:
+        """These have been answered, and may have said more: now while there is room, or when their turn comes."""
+        for peer in peers:
+            if self._room > 0:
+                self.hear(peer)
+            else:
+                self._wait(peer)
 
     def hear_out(self, peer: Peer) -> None:
         """Take up all that a worker has said, because another connection speaks for it from now on."""
-        self._leave(peer)
         self._take_up(peer, limits.INTEGER_MAX, is_last=True)
 
     def defer(self, peers: Iterable[Peer]) -> None:
@@ -125,33 +191,36 @@ class Intake:
 
         While nothing gets to the disk no room becomes free, and a report must get through.
         """
-        return bool(self._turns) and (self._reserved_bytes < RESERVED_BYTES_MAX or self._is_stuck())
+        if not self._turns:
+            return False
+        look_ups_max = LOOK_UPS_MAX // min(len(self._turns), LOOK_UPS_SHARES)
+        has_room = self._reserved_bytes < RESERVED_BYTES_MAX and self._looking_up() < look_ups_max
+        return has_room or self._is_stuck()
 
     def take_turns(self) -> None:
-        """Give turns while the round lasts, at most one to each who waits, but always one."""
+        """Give turns while the round lasts, a few at most to each who waits, but always one."""
         if not self._turns:
             return
-        until_ms = self._clock_ms() + TURNS_MS
-        for peer in list(self._turns):
-            if not self.has_turns:
-                return
-            if peer in self._turns:
-                self._leave(peer)
-                self._take_up(peer, SHARE_REQUESTS, is_turn=True)
-            if self._clock_ms() >= until_ms:
-                return
+        begun_ms = self._clock_ms()
+        for _ in range(PASSES_MAX):
+            for peer in list(self._turns):
+                if not self.has_turns:
+                    return
+                if peer in self._turns:
+                    self._take_up(peer, TURN_REQUESTS, is_turn=True)
+                taken_ms = self._clock_ms() - begun_ms
+                if taken_ms >= TURNS_MS or (taken_ms >= TURNS_LEAST_MS and self._is_wanted()):
+                    return
 
     def _wait(self, peer: Peer) -> None:
         peer.hold(HOLD_TURN)
-        if not peer.queued:
-            # Else its turn comes when that is looked up: one visit to the journal has one share of it.
+        if len(peer.queued) < QUEUED_MAX:
+            # Else its turn comes when those are looked up.
             self._turns[peer] = None
 
-    def _leave(self, peer: Peer) -> None:
+    def _take_up(self, peer: Peer, left: int, *, is_turn: bool = False, is_last: bool = False) -> int:
+        """Take up so much of what it has said; how much of that was left."""
         self._turns.pop(peer, None)
-        peer.unhold(HOLD_TURN)
-
-    def _take_up(self, peer: Peer, left: int, *, is_turn: bool = False, is_last: bool = False) -> None:
         connection = peer.connection
         is_new = is_at_rest = False
         is_behind = peer.is_behind
@@ -160,6 +229,8 @@ class Intake:
                 break
             event, peer.put_off = peer.put_off or connection.next_event(), None
             if event is None:
+                if peer.gone and peer.read_rest():
+                    continue
                 is_at_rest = True
                 break
             is_new = True
@@ -178,15 +249,21 @@ class Intake:
                 left -= COSTLY_IN_SHARE
                 is_behind = peer.is_behind
             else:
-                peer.put_off, left = event, 0
+                peer.put_off = event
+                break
         self._rest(peer, is_behind=is_behind, is_at_rest=is_at_rest, is_new=is_new)
+        return left
 
     def _rest(self, peer: Peer, *, is_behind: bool, is_at_rest: bool, is_new: bool) -> None:
         if peer.connection.is_text and peer.unanswered and not peer.gone:
             peer.hold(HOLD_ANSWER)
+            peer.unhold(HOLD_TURN)
         elif is_behind and not peer.gone:
             peer.hold(HOLD_BACKLOG)
-        elif not is_at_rest:
+            peer.unhold(HOLD_TURN)
+        elif is_at_rest:
+            peer.unhold(HOLD_TURN)
+        else:
             self._wait(peer)
         self._deadlines.heard(peer, self._round_ms(), is_new=is_new, is_at_rest=is_at_rest)
         if peer.over or peer.gone or peer.broken:
@@ -238,7 +315,8 @@ class Intake:
 
     def left(self, peer: Peer) -> None:
         """It has ended: nothing is owed to it any more."""
-        self._leave(peer)
+        self._turns.pop(peer, None)
+        peer.unhold(HOLD_TURN)
         self._change(peer, -peer.reserved_bytes)
         peer.owes.clear()
 

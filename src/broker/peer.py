@@ -49,9 +49,9 @@ ANSWER_BYTES = 256
 """Counted for an answer of a request that is not known to have a large one. In memory an answer that is
 decided takes about so much."""
 
-DRAIN_READS_MAX = 64
+REST_READS_MAX = 64
 """More than any socket buffer holds. Without a bound, a child that inherited the connection of a dead
-process and writes without end would keep the loop here."""
+process and writes without end would be heard for ever."""
 
 
 class Peer:
@@ -62,6 +62,7 @@ class Peer:
         "_outgoing",
         "_outgoing_bytes",
         "_poller",
+        "_rest_reads_left",
         "_socket",
         "_unsent",
         "broken",
@@ -132,6 +133,7 @@ class Peer:
         """All that its socket has taken."""
         self.reason = ""
         self._poller = poller
+        self._rest_reads_left = REST_READS_MAX
         self.holds = 0
         self._interest = IN
         self._outgoing: list[bytes] = []
@@ -160,24 +162,28 @@ class Peer:
 
     def lose(self) -> None:
         """Nobody can be answered any more. What was said before counts to the last byte."""
-        self.drain()
         self.gone = True
         self._poller.remove(self._socket.fileno())
         self.on_input(self)
 
     def process_ended(self, _: int) -> None:
-        """The pidfd fired. A whole ack that was written before the death counts, so read first."""
+        """The pidfd fired. A whole ack that was written before the death counts: it is read now."""
         assert self.pidfd is not None
         self._poller.remove(self.pidfd)
-        self.exited = self.gone = True
-        self.drain()
-        self.on_input(self)
+        self.exited = True
+        self.lose()
+
+    def read_rest(self) -> bool:
+        """One read of what is still there, whatever holds the peer; whether there was anything."""
+        if not self._rest_reads_left:
+            return False
+        self._rest_reads_left -= 1
+        return self._read()
 
     def drain(self) -> None:
-        """Read all that is there, whatever holds the peer."""
-        for _ in range(DRAIN_READS_MAX):
-            if not self._read():
-                return
+        """Read all that is there."""
+        while self.read_rest():
+            pass
 
     def _read(self) -> bool:
         """One read; whether there may be more."""

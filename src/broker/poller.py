@@ -13,8 +13,15 @@ from collections.abc import Callable
 
 IN, OUT, HANGUP, ERROR = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP, select.EPOLLERR
 
-EVENTS_MAX = 1024
-"""Handled in one round; the rest come up in the next."""
+EVENTS_MAX = 16
+"""Handled at a time. What was handled comes after all others that are ready, so that nobody is forgotten
+if a round ends with some of them."""
+
+LOOKS_MAX = 4
+"""Of one `gather`, when each of them has shown all that was ready."""
+
+ALL_LOOKS_MAX = 4096
+"""Of one `poll_all`: far more than there are peers, unless some of them write without end."""
 
 Handler = Callable[[int], None]
 
@@ -52,7 +59,7 @@ class Poller:
         return bool(self._ready)
 
     def poll(self) -> int:
-        """Handle everything that is ready now, without waiting; how many that were.
+        """Handle some of what is ready now, without waiting; how many that were.
 
         A handler may remove others that are ready too. It must not add one: a number that was freed
         in this round would be taken for its old bearer. (The listener adds peers, and is called
@@ -66,6 +73,25 @@ class Poller:
             if handler is not None:
                 handler(flags)
         return len(ready)
+
+    def gather(self, has_room: Callable[[], bool]) -> None:
+        """Handle all that is ready while there is room.
+
+        Who became ready meanwhile shares the commit, which costs far more than another look.
+        """
+        looks_left = LOOKS_MAX
+        while looks_left and has_room():
+            handled = self.poll()
+            if not handled:
+                return
+            if handled < EVENTS_MAX:
+                looks_left -= 1
+
+    def poll_all(self) -> None:
+        """Handle until nothing is ready any more, within reason."""
+        for _ in range(ALL_LOOKS_MAX):
+            if not self.poll():
+                return
 
     def close(self) -> None:
         """Watch nothing any more."""

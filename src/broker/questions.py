@@ -48,6 +48,8 @@ class Questions:
         self._new: list[tuple[Peer, _Question]] = []
         self._outstanding: dict[int, int] = {}
         """Core step to the number of look-ups asked at it, oldest first."""
+        self.waiting_count = 0
+        """Messages that wait for a look-up, and those behind them."""
 
     def admit(self, peer: Peer, request: int, message: Message) -> None:
         """Perform a message now, or in its turn."""
@@ -58,6 +60,7 @@ class Questions:
             return
         question = _Question(event, wants, None if wants else {})
         peer.queued.append(question)
+        self.waiting_count += 1
         peer.hold(HOLD_LOOK_UP)
         if wants:
             self._new.append((peer, question))
@@ -66,6 +69,7 @@ class Questions:
         """A look-up turned out to be out of date: it comes first, before all that waits behind it."""
         question = _Question(event, self._core.wants(event.message))
         peer.queued.appendleft(question)
+        self.waiting_count += 1
         peer.hold(HOLD_LOOK_UP)
         self._new.append((peer, question))
 
@@ -94,6 +98,7 @@ class Questions:
             if question.found is None:
                 return
             peer.queued.popleft()
+            self.waiting_count -= 1
             question.event.found = question.found
             self._perform(peer, question.event)
             if question.was_asked:
