@@ -37,6 +37,10 @@ def is_json(line: bytes) -> bool:
     return line[:1] == b"{"
 
 
+_ENVELOPE = frozenset({"op", "request"})
+"""What a line says besides the fields of its op."""
+
+
 class LineReader:
     """Collects bytes, hands out lines without their ends. `json_bytes_max` may change between lines."""
 
@@ -127,9 +131,19 @@ def _refuse_constant(name: str) -> float:
 
 
 def fields(op: Op, request: dict[str, Any]) -> list[Any]:
-    """The fields of a request in the order of the wire, unchecked. Unknown names are ignored."""
+    """The fields of a request in the order of the wire, unchecked but for their names.
+
+    A name that the op does not have is refused: it is a slip of a person more often than a field of a
+    later release, and a `delay` that is dropped in silence would run the job at once.
+    """
     result: list[Any] = []
     names: tuple[str, ...] = op.message._fields
+    unknown = request.keys() - _ENVELOPE - set(names)
+    if unknown:
+        known = ", ".join(names) or "none"
+        raise RemoteProtocolError(
+            "bad_message", f"{op.name} has no field {min(unknown)[:80]!r}; its fields: {known}"
+        )
     for index, (name, rule) in enumerate(zip(names, op.rules, strict=True)):
         if name not in request and index < op.required:
             raise RemoteProtocolError("bad_message", f"{op.name}: field `{name}` is missing")

@@ -1,6 +1,7 @@
 """Lines, JSON both ways, and bytes in JSON."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -126,10 +127,23 @@ def test_a_string_without_its_end_does_not_hide_brackets_before_it() -> None:
     assert parse_code(b'{"a": ' + b"[" * limits.CONTAINERS_MAX + b'"\\') == "bad_frame"
 
 
-def test_fields_are_taken_by_name_and_unknown_ones_ignored() -> None:
-    values = fields(kind="k", id="a", payload="é", priority=3, of_later=1)
+def test_fields_are_taken_by_name() -> None:
+    values = fields(kind="k", id="a", payload="é", priority=3)
     assert values[:6] == ["a", "k", "é".encode(), False, None, 3]
     assert len(values) == len(messages.Enqueue._fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("enqueue", {"delay": 5}, "enqueue has no field 'delay'; its fields: id, kind, payload, "),
+        ("status", {"x" * 1000: 1}, f"status has no field '{'x' * 80}'; its fields: none"),
+    ],
+)
+def test_a_field_that_the_op_does_not_have_is_refused_by_name(name: str, given: Any, message: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"^{re.escape(message)}") as caught:
+        text.fields(BY_NAME[name], {"op": name, "request": 1, **given})
+    assert caught.value.code == "bad_message"
 
 
 def test_bytes_may_be_given_in_base64() -> None:
