@@ -27,7 +27,7 @@ _CODES: tuple[tuple[type[Exception], Exit], ...] = (
 
 ADVICE = {
     "conflict": "use another --id, or enqueue exactly what was enqueued before",
-    "queue_full": "raise the queue's limits",
+    "queue_full": "raise that limit, or start more workers",
     "storage_full": "free disk space; running jobs go on",
     "ids_full": "wait until older ids are forgotten",
     "job_not_found": "see `stoker jobs`",
@@ -62,5 +62,5 @@ def error_line(error: Exception) -> str:
 
 def _advice(error: RefusedError) -> str:
     if error.code == "queue_full" and error.detail.get("waits"):
-        return "wait for room (--room-wait), or raise the queue's limits"
+        return "wait for room (--room-wait), or raise that limit"
     return ADVICE[error.code].replace("ID", str(error.detail.get("id") or "ID"))

@@ -43,7 +43,7 @@ class Exit(IntEnum):
     STORAGE = 74
     """A storage error. Memory was ahead of the disk, so a restart is right."""
     CONFIG = 78
-    """A setting is wrong."""
+    """A setting is wrong, the limit of open files included."""
 
 
 NEVER_RESTART = frozenset(

@@ -38,6 +38,7 @@ class BrokerSettings:
     synchronous: str = _default(BROKER, "synchronous")
     queue_default: QueueRules = attrs.Factory(QueueRules)
     queues: Mapping[str, QueueRules] = attrs.Factory(dict[str, QueueRules])
+    jobs_max: int = _default(BROKER, "jobs_max")
     done_kept_ms: int = _default(BROKER, "done_kept_ms")
     done_kept_max: int = _default(BROKER, "done_kept_max")
     dead_kept_ms: int = _default(BROKER, "dead_kept_ms")

@@ -116,6 +116,15 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         BROKER,
+        "jobs_max",
+        Number(1, limits.INTEGER_MAX),
+        limits.LIVE_JOBS_MAX_DEFAULT,
+        "Live jobs of all queues together, each about 1 KiB of the broker's memory; one more is refused with"
+        " queue_full.",
+        "jobs_max",
+    ),
+    Setting(
+        BROKER,
         "done_kept",
         _ANY_DURATION,
         limits.DONE_KEPT_MS_DEFAULT,

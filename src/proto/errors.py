@@ -82,7 +82,8 @@ REFUSALS: dict[str, str] = {
     # Refusals by the rules of the queue.
     "conflict": "The job id is taken by a job with another body.",
     "queue_full": "The queue has reached its limit of jobs or bytes; `detail` names it, and says with `waits`"
-    " whether an enqueue with `wait_ms` may wait for room.",
+    " whether an enqueue with `wait_ms` may wait for room. Or all queues together have reached theirs, or there"
+    " would be too many queues.",
     "ids_full": "Too many job ids are being remembered.",
     "waits_full": "Too many requests are waiting for their answer.",
     "storage_full": "The disk is full or nearly so; enqueues are refused until space returns.",

@@ -192,6 +192,12 @@ QUEUE_BYTES_MAX_MIN = KIB
 QUEUE_BYTES_MAX_DEFAULT = 1 * GIB
 QUEUE_DEAD_MAX_DEFAULT = 100_000
 
+LIVE_JOBS_MAX_DEFAULT = 2_000_000
+"""Of all queues together: each takes about a kilobyte of the broker's memory."""
+
+QUEUES_MAX = 4096
+"""That hold or held a job, or are paused. A report looks at each of them, which takes 20 ms with so many."""
+
 DONE_KEPT_MS_DEFAULT = DAY_MS
 DONE_KEPT_MAX_DEFAULT = 100_000
 DEAD_KEPT_MS_DEFAULT = 30 * DAY_MS
@@ -241,6 +247,18 @@ PRUNE_ROWS = 500
 
 BATCH_BYTES_MAX = 4 * MIB
 """Payload bytes one open batch gathers before readers are asked to wait."""
+
+# --- descriptors --------------------------------------------------------------------------------------------
+
+DESCRIPTORS_MIN = 16
+"""Open files that any command needs, to load what it is made of while it talks to a broker."""
+
+BROKER_DESCRIPTORS_MIN = 64
+"""Below it no broker starts: 32 are for itself, and two for each connection."""
+
+POOL_DESCRIPTORS = 32
+WORKER_DESCRIPTORS = 4
+"""Of a pool's supervisor for each worker: two, and as many for the one that takes its place at a reload."""
 
 # --- storage -----------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ def test_room_is_advised_to_be_waited_for_only_where_that_is_possible(
 ) -> None:
     line = error_line(refusal("queue_full", "queue mail is full", detail))
     assert ("--room-wait" in line) is waits
-    assert "raise the queue's limits" in line
+    assert "raise that limit" in line
 
 
 def test_who_is_in_another_namespace_is_not_told_to_be_root() -> None:

@@ -102,6 +102,10 @@ class Enqueueing:
         elif memory.ids_kept >= memory.rules.ids_kept_max:
             memory.log("ids_full", burst=1, ids=memory.ids_kept)
             memory.refuse(*caller, "ids_full", f"{memory.ids_kept} ids are remembered; the oldest end soon")
+        elif len(memory.jobs) >= memory.rules.jobs_max:
+            memory.log("jobs_full", burst=1, jobs=len(memory.jobs))
+            text = f"all queues together hold {len(memory.jobs)} live jobs, as many as `jobs_max` allows"
+            memory.refuse(*caller, "queue_full", text, {"waits": False})
         else:
             self._take_in(event, message, digest)
 
@@ -133,7 +137,12 @@ class Enqueueing:
     def _take_in(self, event: Received, message: messages.Enqueue, digest: bytes) -> None:
         memory = self._memory
         policy = memory.kind_policy(message.kind)
-        queue = memory.queue(message.queue or policy.get("queue") or limits.QUEUE_DEFAULT)
+        queue_name = message.queue or policy.get("queue") or limits.QUEUE_DEFAULT
+        if not memory.may_use(queue_name):
+            text = f"queue {queue_name} would be one more than {limits.QUEUES_MAX} queues"
+            memory.refuse(event.connection, event.request, "queue_full", text, {"waits": False})
+            return
+        queue = memory.queue(queue_name)
         is_behind = bool(queue.parked) and not event.parked_turn
         overflows = is_behind or not queue.has_room(len(message.payload))
         if overflows and not self._overflow(event, message, queue):

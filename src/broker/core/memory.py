@@ -11,6 +11,7 @@ step, so that a look-up that was under way at that moment is known to be out of 
 from collections.abc import Mapping
 from typing import Any
 
+from ...proto import limits
 from ...proto.messages import Message, Refusal
 from ...proto.model import FINAL_STATES, State
 from . import effects as fx
@@ -117,6 +118,10 @@ class Memory:
         if queue is None:
             queue = self.queues[name] = Queue(name, self.rules.queue(name))
         return queue
+
+    def may_use(self, name: str) -> bool:
+        """Whether there is a queue of that name, or room for one more."""
+        return name in self.queues or len(self.queues) < limits.QUEUES_MAX
 
     def forget_if_empty(self, queue: Queue) -> None:
         """Queue names that were used once must not stay for ever."""

@@ -3,7 +3,7 @@
 A final state is never overwritten; the answer to whoever comes too late names it.
 """
 
-from ...proto import messages
+from ...proto import limits, messages
 from ...proto.model import Outcome, State
 from .events import Received
 from .job import Job
@@ -112,8 +112,13 @@ class Operating:
 
     def pause(self, event: Received, message: messages.Pause) -> None:
         """Hand out no more jobs of a queue, or of any."""
-        self._memory.set_paused(message.queue or "", True)
-        self._memory.answer(event.connection, event.request, messages.Done())
+        memory = self._memory
+        if message.queue and not memory.may_use(message.queue):
+            text = f"queue {message.queue} would be one more than {limits.QUEUES_MAX} queues"
+            memory.refuse(event.connection, event.request, "queue_full", text, {"waits": False})
+            return
+        memory.set_paused(message.queue or "", True)
+        memory.answer(event.connection, event.request, messages.Done())
 
     def resume(self, event: Received, message: messages.Resume) -> None:
         """End a pause; without a queue also a drain, and a pause of all (not those of single queues)."""

@@ -44,6 +44,8 @@ class Rules:
     id_kept_caller_ms: int = limits.ID_KEPT_CALLER_MS
     id_kept_library_ms: int = limits.ID_KEPT_LIBRARY_MS
     ids_kept_max: int = limits.IDS_KEPT_MAX
+    jobs_max: int = limits.LIVE_JOBS_MAX_DEFAULT
+    """Live jobs of all queues together."""
 
     def queue(self, name: str) -> QueueRules:
         """The rules of a queue; unknown names have the default ones."""

@@ -166,6 +166,30 @@ def test_too_many_remembered_ids_refuse_until_some_are_forgotten() -> None:
     house.enqueue("b")
 
 
+def test_live_jobs_of_all_queues_together_are_bounded() -> None:
+    house = House(Rules(jobs_max=2))
+    house.enqueue("a", queue="one")
+    house.enqueue("b", queue="two", delay_ms=1000)
+    assert house.refused(house.client, m.Enqueue("c", "send", b"", queue="three")) == "queue_full"
+    house.enqueue("a", queue="one")
+    house.cancel("b")
+    house.enqueue("c", queue="three")
+
+
+def test_queues_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "QUEUES_MAX", 2)
+    house = House()
+    house.enqueue("a", queue="one")
+    house.ok(house.client, m.Pause("two"))
+    assert house.refused(house.client, m.Enqueue("c", "send", b"", queue="three")) == "queue_full"
+    assert house.refused(house.client, m.Pause("three")) == "queue_full"
+    house.enqueue("b", queue="two")
+    house.ok(house.client, m.Resume("two"))
+    house.cancel("b")
+    house.ok(house.client, m.Drop("b"))
+    house.enqueue("c", queue="three")
+
+
 # --- room --------------------------------------------------------------------------------------------------
 
 
