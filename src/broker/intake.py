@@ -19,14 +19,15 @@ megabyte. So what was read is not all taken up at once:
   asked for.
 
 A peer that waits for its turn, or is behind, is not read from, so what waits is bounded by one read.
-One that is gone is heard to its end, in turns as well, but nothing is made for it any more.
+One that is gone is heard to its end, in turns as well, but nothing is made for it any more; and if it says
+much of which nothing can come, the rest is thrown away.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..proto import limits
-from ..proto.connection import Ended, Refused, Request
+from ..proto.connection import Ended, Event, Refused, Request
 from ..proto.messages import Drain, Drop, Enqueue, Jobs, Kick, Show, Status, Wait, Why
 from ..proto.model import Role
 from .deadlines import Deadlines
@@ -47,6 +48,10 @@ TURN_REQUESTS = 64
 
 PASSES_MAX = 4
 """Turns of one peer in a round, if nobody else needs the time."""
+
+VAIN_MAX = 64
+"""Of a peer that is gone: questions, and what is refused as it stands. A client that has gone with so many
+of them unanswered knows nothing of what it said behind them either."""
 
 LOOK_UPS_MAX = 128
 """Of all peers together in one visit to the journal, by turns: some 10 ms, with what comes of them. As
@@ -102,7 +107,7 @@ _COSTLY: dict[type[Any], Callable[[Any], int]] = {
 }
 """What needs a turn, and how much room is reserved for its answer or for what it does."""
 
-_READ_ONLY = frozenset({Status, Jobs, Show, Why})
+_QUESTIONS = frozenset({Status, Jobs, Show, Why, Wait})
 _SERVERS = frozenset({Role.WORK, Role.SUPERVISE})
 
 
@@ -235,6 +240,8 @@ class Intake:
                 break
             is_new = True
             left -= 1
+            if peer.gone and self._in_vain(peer, event):
+                continue
             if not isinstance(event, Request):
                 self._said(peer, event)
                 left -= len(event.data) // MADE_BYTES_IN_SHARE
@@ -253,6 +260,15 @@ class Intake:
                 break
         self._rest(peer, is_behind=is_behind, is_at_rest=is_at_rest, is_new=is_new)
         return left
+
+    def _in_vain(self, peer: Peer, event: Event) -> bool:
+        """Whether nothing can come of that, now that the peer is gone."""
+        if isinstance(event, Ended) or (isinstance(event, Request) and type(event.message) not in _QUESTIONS):
+            return False
+        peer.vain_count += 1
+        if peer.vain_count > VAIN_MAX:
+            peer.connection.abandon()
+        return True
 
     def _rest(self, peer: Peer, *, is_behind: bool, is_at_rest: bool, is_new: bool) -> None:
         if peer.connection.is_text and peer.unanswered and not peer.gone:
@@ -281,14 +297,11 @@ class Intake:
         self._request(peer, event)
 
     def _wait_for_job(self, peer: Peer, event: Request) -> None:
-        if not peer.gone:
-            # Until it is known whether the job has ended already.
-            self._reserve(peer, event.number, LOOK_UP_BYTES)
-            self._request(peer, event)
+        # Until it is known whether the job has ended already.
+        self._reserve(peer, event.number, LOOK_UP_BYTES)
+        self._request(peer, event)
 
     def _costly(self, peer: Peer, event: Request) -> None:
-        if peer.gone and type(event.message) in _READ_ONLY:
-            return
         self._reserve(peer, event.number, _COSTLY[type(event.message)](event.message))
         self._request(peer, event)
 

@@ -86,6 +86,7 @@ class Peer:
         "reserved_bytes",
         "sent_bytes",
         "unanswered",
+        "vain_count",
     )
 
     def __init__(
@@ -121,6 +122,8 @@ class Peer:
         """The connection has said its last event; what is unanswered may still be answered."""
         self.gone = False
         """Nobody is left to answer to: the other end is closed in both directions, or its process dead."""
+        self.vain_count = 0
+        """Requests heard since then of which nothing could come."""
         self.exited = False
         """The process that connected is dead."""
         self.broken = False

@@ -112,6 +112,10 @@ class Connection:
         """The peer will send no more. What it sent before still counts, as far as it is whole."""
         self._is_eof = True
 
+    def abandon(self) -> None:
+        """Nothing of what has come and may still come counts any more."""
+        self._enter(State.ENDED)
+
     @property
     def incomplete(self) -> bool:
         """A frame or line has begun and is not whole. Ask when `next_event` has given None."""

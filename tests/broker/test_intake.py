@@ -20,6 +20,7 @@ from stoker.broker.intake import (
     TURN_REQUESTS,
     TURNS_LEAST_MS,
     TURNS_MS,
+    VAIN_MAX,
     Intake,
 )
 from stoker.broker.peer import Peer
@@ -330,10 +331,21 @@ def test_who_ended_has_no_turn_any_more(desk: Desk) -> None:
 def test_who_is_gone_is_heard_to_the_end_but_nothing_is_made_for_it(desk: Desk) -> None:
     peer = desk.peer()
     peer.gone = True
-    desk.says(peer, Status(), 400)
-    desk.says(peer, Cancel("a"), 1200, begin=401)
+    desk.says(peer, Status(), VAIN_MAX)
+    desk.says(peer, Cancel("a"), 1200, begin=VAIN_MAX + 1)
     desk.give_turns()
-    assert numbers(desk, peer) == list(range(401, 1601))
+    assert numbers(desk, peer) == list(range(VAIN_MAX + 1, VAIN_MAX + 1201))
+    assert desk.ended[-1] is peer
+
+
+@pytest.mark.parametrize("message", [Status(), Wait("a"), Help(), Cancel("!")], ids=repr)
+def test_who_is_gone_and_said_much_in_vain_is_heard_no_further(desk: Desk, message: Message) -> None:
+    peer = desk.peer()
+    peer.gone = True
+    desk.says(peer, message, VAIN_MAX + 1)
+    desk.says(peer, Cancel("a"), 1, begin=VAIN_MAX + 2)
+    desk.give_turns()
+    assert numbers(desk, peer) == []
     assert desk.ended[-1] is peer
 
 

@@ -374,3 +374,13 @@ def test_a_connection_is_incomplete_while_something_has_begun(data: bytes) -> No
     assert broker.incomplete
     request(broker, data[-1:])
     assert not broker.incomplete
+
+
+@pytest.mark.parametrize("data", [frame(Status()), b'{"op": "status"}\n'])
+def test_nothing_counts_any_more_of_a_connection_that_was_abandoned(data: bytes) -> None:
+    broker = connection()
+    broker.receive_data(2 * data)
+    assert isinstance(broker.next_event(), Request)
+    broker.abandon()
+    broker.receive_data(data)
+    assert broker.next_event() is None
