@@ -4,11 +4,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.paths import TESTS, python_path
+from support.proof.__main__ import main
 from support.proof.harness import Harness, Tally
 from support.proof.harnesses import all_harnesses
-from support.proof.ledger import Ledger, Piece, commit
+from support.proof.ledger import DamagedLedgerError, Ledger, Piece, commit
 from support.proof.run import broken, next_harness, run_pieces, runnable
 from support.proof.table import BEGIN, END, PAGE, rewrite, table, with_table
 
@@ -61,6 +64,44 @@ def test_torn_line_is_named(ledger: Ledger) -> None:
     path.write_text(path.read_text() + '{"harness": "ki')
     with pytest.raises(ValueError, match=r"kills\.jsonl:2 is no piece"):
         ledger.pieces("kills")
+
+
+@pytest.mark.parametrize("damage", [b"\xff", b"[]", b"{}", b"7"])
+def test_line_that_is_no_piece_is_named_and_nothing_is_counted(ledger: Ledger, damage: bytes) -> None:
+    ledger.directory.mkdir()
+    (ledger.directory / "kills.jsonl").write_bytes(damage)
+    with pytest.raises(DamagedLedgerError, match=r"kills\.jsonl:1 is no piece: .*; bring it back"):
+        ledger.pieces("kills")
+
+
+@pytest.mark.parametrize(
+    "field", [{"seed": "x"}, {"amount": None}, {"counts": [1]}, {"counts": {"kills": "x"}}, {"violations": 3}]
+)
+def test_field_that_cannot_be_added_up_is_named(ledger: Ledger, field: Any) -> None:
+    ledger.add(piece()._replace(**field))
+    with pytest.raises(DamagedLedgerError, match=r"kills\.jsonl:1 is no piece"):
+        ledger.pieces("kills")
+
+
+def test_damaged_ledger_is_one_line_of_the_command(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage: dict[str, Any] = {"harness": "power_images", "seed": "x"}
+    ledger.add(piece()._replace(**damage))
+    monkeypatch.setattr("support.proof.__main__.Ledger", lambda: ledger)
+    assert main(["--list"]) == 1
+    *_, last = capsys.readouterr().out.splitlines()
+    assert "power_images.jsonl:1 is no piece" in last
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--amount", "5"], ["power_images", "kill_points", "--amount", "5"], ["power_images", "--amount", "0"]],
+)
+def test_amount_is_for_one_harness(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert "--amount" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_row_adds_up_what_was_done(ledger: Ledger) -> None:
@@ -176,12 +217,11 @@ def test_last_line_counts_what_passed_and_what_failed(tmp_path: Path) -> None:
     tests = tmp_path / "test_three.py"
     tests.write_text("def test_a(): pass\ndef test_b(): pass\ndef test_c(): assert False\n")
     program = [sys.executable, "-m", "pytest", "-p", "support.proof.verdict", "-p", "no:cacheprovider"]
-    support = str(Path(__file__).parent)
     done = subprocess.run(
         [*program, str(tests)],
         check=False,
         cwd=tmp_path,
-        env={"PYTHONPATH": support},
+        env={"PYTHONPATH": python_path(TESTS)},
         capture_output=True,
         text=True,
     )

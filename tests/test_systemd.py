@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from support import sources
+from support.faults.backlog import BASE_BYTES, BYTES_A_JOB_MAX
 from support.stack import START_S, Stack
 from support.waiting import wait_until
 
@@ -68,6 +69,14 @@ def test_restarts_never_end_and_memory_of_one_is_no_end_of_all(unit: Path) -> No
 def test_pool_gets_time_to_drain_before_it_is_killed() -> None:
     (stop_s,) = values(POOL, "TimeoutStopSec")
     assert int(stop_s) * 1000 > limits.DRAIN_MS_DEFAULT + limits.KILL_GRACE_MS
+
+
+def test_broker_is_not_killed_for_memory_that_its_own_bounds_let_it_have() -> None:
+    (most,) = values(BROKER, "MemoryMax")
+    buffers = limits.PAYLOAD_CACHE_BYTES + limits.PARKED_BYTES_MAX + limits.UNREAD_BYTES_MAX
+    jobs = BASE_BYTES + BYTES_A_JOB_MAX * limits.LIVE_JOBS_MAX_DEFAULT
+    assert most.endswith("G") and int(most[:-1]) * limits.GIB > 1.2 * (buffers + jobs)
+    assert values(BROKER, "MemoryHigh") == values(POOL, "MemoryMax") == []
 
 
 # --- what systemd makes of them -----------------------------------------------------------------------------

@@ -174,7 +174,7 @@ class Intake:
             if self._room > 0:
                 self.hear(peer)
             else:
-                self._wait(peer)
+                self._take_up(peer, 0)
 
     def hear_out(self, peer: Peer) -> None:
         """Take up all that a worker has said, because another connection speaks for it from now on."""
@@ -183,7 +183,7 @@ class Intake:
     def defer(self, peers: Iterable[Peer]) -> None:
         """These may have more to say, but this round is over."""
         for peer in peers:
-            self._wait(peer)
+            self._take_up(peer, 0)
 
     def looked_up(self, peer: Peer) -> None:
         """Nothing of that peer waits for the journal any more."""
@@ -224,12 +224,15 @@ class Intake:
             self._turns[peer] = None
 
     def _take_up(self, peer: Peer, left: int, *, is_turn: bool = False, is_last: bool = False) -> int:
-        """Take up so much of what it has said; how much of that was left."""
+        """Take up so much of what it has said; how much of that was left.
+
+        Who has said no more than that is not kept waiting for a turn: what it says next is heard at once.
+        """
         self._turns.pop(peer, None)
         connection = peer.connection
         is_new = is_at_rest = False
         is_behind = peer.is_behind
-        while left > 0 and (not is_behind or is_last or peer.gone):
+        while not is_behind or is_last or peer.gone:
             if connection.is_text and peer.unanswered and not peer.gone:
                 break
             event, peer.put_off = peer.put_off or connection.next_event(), None
@@ -237,6 +240,9 @@ class Intake:
                 if peer.gone and peer.read_rest():
                     continue
                 is_at_rest = True
+                break
+            if left <= 0:
+                peer.put_off = event
                 break
             is_new = True
             left -= 1

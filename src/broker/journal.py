@@ -132,6 +132,13 @@ class Journal(Protocol):
         """
         ...
 
+    def check_place(self) -> None:
+        """JournalLostError (`whereabouts.py`) if its files are not where the next start would look for them.
+
+        Called every second; a journal on files also looks by itself, behind commits that are not told yet.
+        """
+        ...
+
     def forget_ids(self, *, boot_ms: int, limit: int) -> int:
         """Forget remembered ids whose time is over, in one small transaction; how many were.
 

@@ -10,8 +10,9 @@ import stat
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .refusals import FileForeignError
+from .refusals import FileForeignError, JournalLostEarlierError
 from .regular import open_regular
+from .whereabouts import Inodes, missing_of
 
 LAST_ERROR = "last_error"
 
@@ -22,6 +23,8 @@ class LastError(NamedTuple):
     message: str
     recovered_at_ms: int = 0
     """When a later start had checked the journal and found it sound; 0 while none has."""
+    lost_files: Inodes = ()
+    """Of a journal whose files had been removed or replaced: without them nothing is whole."""
 
 
 def write_last_error(directory: str, error: LastError) -> bool:
@@ -61,6 +64,8 @@ def read_last_error(directory: str) -> LastError | None:
             str(fields["exit_word"]),
             str(fields["message"]),
             int(fields["recovered_at_ms"]),
+            # A release that did not know of it has not written it.
+            tuple((str(name), int(inode)) for name, inode in fields.get("lost_files", ())),
         )
     return LastError(0, "STORAGE", f"{path} is not readable as an error; it begins {text[:80]!r}")
 
@@ -69,3 +74,23 @@ def mark_recovered(directory: str, at_ms: int) -> bool:
     """Note that the journal was checked since and is sound. The error stays, for people."""
     error = read_last_error(directory)
     return error is None or write_last_error(directory, error._replace(recovered_at_ms=at_ms))
+
+
+def still_lost(directory: str) -> Inodes:
+    """What an error on record said was lost, while no start has been on it since: a later error takes it over."""
+    error = read_last_error(directory)
+    return error.lost_files if error is not None and not error.recovered_at_ms else ()
+
+
+def refuse_lost(directory: str, error: LastError) -> None:
+    """JournalLostEarlierError if files that were lost are not back: going on without them is for a person to say.
+
+    A start would else begin with what lies there now, or with nothing, and nobody would hear of what is gone.
+    """
+    path = missing_of(directory, error.lost_files)
+    if path is not None:
+        raise JournalLostEarlierError(
+            path,
+            f"is not the file that the last broker wrote to; bring that one back, or remove "
+            f"{os.path.join(directory, LAST_ERROR)} to go on with what is there",
+        )

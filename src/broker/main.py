@@ -37,7 +37,7 @@ from .core.step import Core
 from .driver import Driver
 from .files import JOURNAL, SNAPSHOTS, Ballast, OwnerLock, check_files, prepare_directory
 from .journal import Journal, JournalBrokenError, JournalFullError, Recovered, Retention
-from .lasterror import LastError, mark_recovered, read_last_error, write_last_error
+from .lasterror import LastError, mark_recovered, read_last_error, refuse_lost, still_lost, write_last_error
 from .listener import Listener, connections_max
 from .log import Log
 from .notify import Notifier
@@ -47,6 +47,7 @@ from .refusals import StartRefusedError
 from .socket import ListeningSocket
 from .storage import Storage
 from .thread import JournalThread, YieldToJournal
+from .whereabouts import JournalLostError
 
 CLOSE_S = 10.0
 """How long the journal may take to close. It was synced before, so nothing but time is at stake."""
@@ -101,14 +102,16 @@ def serve_to_the_end(
 def _refused(error: StartRefusedError, data: str, log: Log) -> int:
     if Exit[error.exit_word] is Exit.DATA_REFUSED:
         # The directory is ours, only what lies in it is not right: `stoker status` shall say so.
-        write_last_error(data, LastError(clock.now().wall_ms, error.exit_word, str(error)))
+        at_ms = clock.now().wall_ms
+        write_last_error(data, LastError(at_ms, error.exit_word, str(error), lost_files=still_lost(data)))
     log.event("refused_to_start", reason=error)
     return Exit[error.exit_word]
 
 
 def _broke(error: JournalBrokenError | JournalFullError, data: str, log: Log) -> int:
     at_ms = clock.now().wall_ms
-    written = write_last_error(data, LastError(at_ms, error.exit_word, str(error)))
+    files = error.files if isinstance(error, JournalLostError) else still_lost(data)
+    written = write_last_error(data, LastError(at_ms, error.exit_word, str(error), lost_files=files))
     log.event("storage_failed", error=error, written_down=written)
     return Exit[error.exit_word]
 
@@ -157,6 +160,8 @@ async def run_broker(
         notifier = Notifier(os.environ)
         last_error = read_last_error(directory)
         is_suspect = last_error is not None and not last_error.recovered_at_ms
+        if is_suspect and last_error is not None:
+            refuse_lost(directory, last_error)
         thread = JournalThread(lambda: open_journal(directory, settings, is_suspect))
         undo.callback(_close_journal, thread, log)
         ballast = Ballast(directory)
@@ -327,6 +332,9 @@ def _close_journal(thread: JournalThread, log: Log) -> None:
         return
     thread.collect()
     for error in failures:
+        if isinstance(error, JournalLostError):
+            # Anything else leaves files from which the next start has everything.
+            raise error
         log.event("journal_not_closed", reason=error)
 
 
@@ -347,6 +355,7 @@ def _rules(settings: BrokerSettings) -> Rules:
         reconnect_grace_ms=settings.reconnect_grace_ms,
         supervisor_grace_ms=settings.supervisor_grace_ms,
         kill_grace_ms=settings.kill_grace_ms,
+        jobs_max=settings.jobs_max,
     )
 
 

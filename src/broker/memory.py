@@ -195,6 +195,10 @@ class MemoryJournal:
         disk.outcomes.pop(number, None)
         disk.ids.pop(id, None)
 
+    def check_place(self) -> None:
+        """It is nowhere, and cannot be lost."""
+        self._require_sound()
+
     def find(self, id: str, *, history: bool = False, payload: bool = False) -> Found:
         self._require_sound()
         disk = self._disk

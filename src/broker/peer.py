@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..proto import limits
-from ..proto.connection import Connection, Request
+from ..proto.connection import Connection, Event
 from ..proto.model import Role
 from .access import Credentials
 from .poller import ERROR, HANGUP, IN, OUT, Poller
@@ -111,8 +111,8 @@ class Peer:
         """Of a worker its identity, of a supervisor its ticket."""
         self.queued: deque[Any] = deque()
         """Messages that wait for a look-up, and those behind them."""
-        self.put_off: Request | None = None
-        """A costly request that waits for its turn, before all that is still in the connection."""
+        self.put_off: Event | None = None
+        """What waits for the next turn, a costly request for its first: before all that is still in the connection."""
         self.unanswered = 0
         self.owes: dict[int, int] = {}
         """Of the unanswered requests those whose answer may be large or late, with what is reserved for it."""

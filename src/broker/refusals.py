@@ -13,6 +13,7 @@ the path and says what to do. Nothing that is refused here is repaired, changed 
       JournalNewerError         DATA_REFUSED   written by a later release
       JournalEmptyError         DATA_REFUSED   zero bytes: what was in it is lost
       JournalOrphanedError      DATA_REFUSED   a log without the journal it belongs to
+      JournalLostEarlierError   DATA_REFUSED   removed or replaced under the last broker, and not back
       JournalCorruptError       DATA_REFUSED   damaged; also raised while running
       JournalUnusableError      CANNOT_CREATE  cannot be opened or made: permission, owner, mode
       LibraryTooOldError        CONFIG         SQLite or msgpack with a known fault
@@ -68,6 +69,10 @@ class JournalEmptyError(StartRefusedError):
 
 
 class JournalOrphanedError(StartRefusedError):
+    exit_word = "DATA_REFUSED"
+
+
+class JournalLostEarlierError(StartRefusedError):
     exit_word = "DATA_REFUSED"
 
 

@@ -9,7 +9,6 @@ Retention only looks here: the core decides which rows go, and they go with an o
 """
 
 import contextlib
-import os
 import resource
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ import attrs
 from ..proto import limits
 from .core.events import Now
 from .files import Ballast, free_bytes
-from .journal import Journal, JournalBrokenError, JournalFullError, Retention
+from .journal import Journal, JournalFullError, Retention
 from .log import Log
 
 FULL_LASTS_MS = 5000
@@ -75,7 +74,6 @@ class Storage:
         self._made_room = False
         self._had_ballast = True
         """At the last survey. Begins so, for that it is missing is worth a line."""
-        self._place: tuple[int, int] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -91,8 +89,8 @@ class Storage:
         journal.checkpoint_if_due()
 
     def survey(self, journal: Journal, boot_ms: int) -> Survey:
-        """Look at the disk, and do the small chores. JournalBrokenError if the directory is not ours any more."""
-        self._keep_in_place()
+        """Look at the disk, and do the small chores. JournalLostError if what is written could not be found."""
+        journal.check_place()
         ids_forgotten = 0
         with contextlib.suppress(JournalFullError):
             # If it does not fit, nothing was changed, and the free bytes below say what matters.
@@ -104,18 +102,6 @@ class Storage:
             ids_forgotten,
             statistics,
         )
-
-    def _keep_in_place(self) -> None:
-        """The directory must be the one that it was: unmounted, moved or replaced, the next start would not
-        find what is being written to what is left of it."""
-        try:
-            status = os.stat(self._directory)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise JournalBrokenError(f"{self._directory}: the directory is gone; bring it back") from error
-        place = (status.st_dev, status.st_ino)
-        self._place = self._place or place
-        if place != self._place:
-            raise JournalBrokenError(f"{self._directory}: is another directory now; bring the old one back")
 
     def prunable(self, journal: Journal, boot_ms: int) -> Sequence[PruneRow]:
         """Rows whose retention is over, for the core to decide on."""

@@ -9,6 +9,8 @@ import click
 from ..config.exits import Exit
 from ..config.mistakes import SettingError
 from ..config.table import ACCESS, BROKER, LOG, POOL, QUEUES
+from ..proto import limits
+from .descriptors import ensure, for_pool, require
 from .options import reload_option
 from .settingflags import effective_of, setting_flags
 
@@ -26,6 +28,7 @@ def broker(parent: int | None, **flags: Any) -> int:
     directory cannot be made or is unsafe, 74 a storage error, 78 a wrong setting.
     """
     _end_with(parent)
+    ensure(limits.BROKER_DESCRIPTORS_MIN, "a broker")
     # The client commands never come here, so they never load what the broker needs.
     from ..config.settings import broker_settings
 
@@ -56,6 +59,8 @@ def pool(app: str, parent: int | None, reload: bool, **flags: Any) -> int:
     # Whose broker it is looking for is decided by who starts it, whoever it becomes then.
     settings = pool_settings(effective, os.environ, os.getuid())
     effective.refuse_mistakes()
+    least = for_pool(settings.workers, settings.async_workers)
+    ensure(least, "a pool of that size", instead=", or have fewer workers")
     if settings.user is not None:
         try:
             drop(settings.user, settings.group)
@@ -92,8 +97,9 @@ def demo() -> int:
 
     Everything runs in a temporary directory. Exit code 0 only if no job was lost and none is wrong.
     """
-    from ..demo.run import main
+    from ..demo.run import WORKERS, main
 
+    require(max(limits.BROKER_DESCRIPTORS_MIN, for_pool(WORKERS, 0)), "the demo")
     return main()
 
 

@@ -15,8 +15,10 @@ import click
 from .. import __version__
 from ..config.exits import Exit
 from ..config.mistakes import SettingError
+from ..proto import limits
 from ..proto.address import AddressError
 from ..proto.errors import StokerError
+from .descriptors import ensure
 from .output import OutputClosed, flush, say
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
@@ -97,6 +99,7 @@ def cli() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; its exit code. Everything said about errors is on stderr by then."""
     try:
+        ensure(limits.DESCRIPTORS_MIN, "stoker")
         code = cli.main(args=list(arguments), prog_name="stoker", standalone_mode=False)
         flush()
     except OutputClosed:

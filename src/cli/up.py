@@ -9,6 +9,8 @@ import click
 from ..config.exits import Exit
 from ..config.place import NO_FILE
 from ..config.table import ACCESS, BROKER, LOG, POOL, QUEUES
+from ..proto import limits
+from .descriptors import for_pool, require
 from .escape import escape
 from .options import reload_option
 from .output import counted
@@ -33,6 +35,9 @@ def up(app: str, reload: bool, **flags: Any) -> int:
     of_broker = broker_settings(effective, os.environ, os.getuid())
     of_pool = pool_settings(effective, os.environ, os.getuid())
     effective.refuse_mistakes()
+    require(limits.BROKER_DESCRIPTORS_MIN, "a broker")
+    least = for_pool(of_pool.workers, of_pool.async_workers)
+    require(least, "a pool of that size", instead=", or have fewer workers")
     of_both = flags | {"config": effective.file, "socket": of_broker.socket, "data": of_broker.data}
     broker = command("broker", *broker_arguments(of_both))
     pool = command("pool", *pool_arguments(of_both), *(["--reload"] if reload else []), "--", app)

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import PurePath
 
 from ..broker.files import JOURNAL, LOCK, check_directory, check_files, check_place
-from ..broker.lasterror import LAST_ERROR, read_last_error
-from ..broker.refusals import FileForeignError, StartRefusedError
+from ..broker.lasterror import LAST_ERROR, LastError, read_last_error, refuse_lost
+from ..broker.refusals import FileForeignError, JournalLostEarlierError, StartRefusedError
 from ..broker.regular import open_regular
 from ..config.people import OVERFLOW_ID
 from .finding import Finding, Level
@@ -122,7 +122,13 @@ def check_last_error(path: str) -> Iterator[Finding]:
         what = f"{when}{error.message}; a later start checked the journal and found it sound"
         yield Finding(Level.NOTE, LAST_ERROR_CHECK, what)
     else:
-        what = f"{when}{error.message}"
-        yield Finding(
-            Level.WARNING, LAST_ERROR_CHECK, what, "mend the cause; the next start checks the whole journal"
-        )
+        yield _open_error(path, f"{when}{error.message}", error)
+
+
+def _open_error(path: str, what: str, error: LastError) -> Finding:
+    try:
+        refuse_lost(path, error)
+    except JournalLostEarlierError as refusal:
+        return Finding(Level.ERROR, LAST_ERROR_CHECK, what, f"{refusal}; until then no broker starts")
+    advice = "mend the cause; the next start checks the whole journal"
+    return Finding(Level.WARNING, LAST_ERROR_CHECK, what, advice)

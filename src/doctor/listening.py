@@ -129,8 +129,8 @@ def ask(path: str) -> Mapping[str, Any] | StokerError:
         client.close()
 
 
-def check_broker(said: Mapping[str, Any] | StokerError, data: str) -> Iterator[Finding]:
-    """What the running broker's answer tells of its health."""
+def check_broker(said: Mapping[str, Any] | StokerError, data: str | None) -> Iterator[Finding]:
+    """What the running broker's answer tells of its health. `data` is where its directory should be."""
     if isinstance(said, RefusedError):
         what = f"answers, but refuses to say how it is: {said}"
         yield Finding(Level.WARNING, BROKER_CHECK, what, "run this as a user who may ask, or as its owner")
@@ -139,7 +139,7 @@ def check_broker(said: Mapping[str, Any] | StokerError, data: str) -> Iterator[F
         yield Finding(Level.ERROR, BROKER_CHECK, f"does not answer: {said}", "see its log")
         return
     theirs = str(said.get("data") or "")
-    if theirs and theirs != os.path.realpath(data):
+    if data is not None and theirs and theirs != os.path.realpath(data):
         what = f"the broker that runs has its data in {theirs}, not in {data}"
         yield Finding(Level.WARNING, BROKER_CHECK, what, "name that with --data, or its socket with --socket")
     if _mapping(said.get("storage")).get("full"):

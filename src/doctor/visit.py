@@ -9,9 +9,11 @@ from ..config.sources import Effective
 from .directory import check_last_error, check_state, nearest, owner_of
 from .disk import check_disk, disk_of
 from .finding import Finding
+from .guest import check_guest, host_of
 from .journal import check_journal, holder_of, leave_journal
 from .kernel import check_kernel, features
 from .listening import ask, check_broker, check_socket, listening
+from .openfiles import broker_of, check_open_files
 from .settings import check_settings
 from .versions import check_versions, installed
 
@@ -26,11 +28,18 @@ def visit(
     yield from check_versions(installed())
     yield from check_kernel(features())
     yield from check_settings(effective, unreadable)
+    host = host_of(settings.socket, settings.data, os.geteuid())
+    if host is not None:
+        yield from check_guest(settings.socket, host, listening(settings.socket))
+        yield from _check_copy(journal)
+        return
     if settings.data:
         yield from _check_data(settings.data, settings.low_water_bytes)
     if settings.socket:
         yield from _check_socket(settings)
-    yield from _check_journal(settings.data, journal)
+    yield from _check_copy(journal)
+    if settings.data and journal is None:
+        yield from _check_journal(settings.data)
 
 
 def _check_data(path: str, low_water_bytes: int) -> Iterator[Finding]:
@@ -48,14 +57,24 @@ def _check_socket(settings: BrokerSettings) -> Iterator[Finding]:
         yield from check_broker(ask(settings.socket), settings.data)
 
 
-def _check_journal(data: str, journal: str | None) -> Iterator[Finding]:
-    if not journal and not data:
+def _check_journal(data: str) -> Iterator[Finding]:
+    path = os.path.join(data, JOURNAL)
+    broker = broker_of(data)
+    lost = list(check_open_files(data, broker)) if broker else []
+    yield from lost
+    holder = holder_of(path)
+    if holder is not None:
+        yield leave_journal(path, holder)
+    elif not lost:
+        yield from check_journal(path, owner_of(data, os.geteuid()))
+
+
+def _check_copy(path: str | None) -> Iterator[Finding]:
+    """A copy that was named. It may be anybody's."""
+    if path is None:
         return
-    path = journal or os.path.join(data, JOURNAL)
     pid = holder_of(path)
     if pid is not None:
         yield leave_journal(path, pid)
     else:
-        # A copy may be anybody's; the journal itself has to be that of the directory's owner.
-        owner = owner_of(journal or data, os.geteuid())
-        yield from check_journal(path, owner, is_named=bool(journal))
+        yield from check_journal(path, owner_of(path, os.geteuid()), is_named=True)

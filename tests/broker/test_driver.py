@@ -23,7 +23,6 @@ from stoker.proto.messages import (
     Help,
     Jobs,
     Kick,
-    Pause,
     Show,
     Snapshot,
     Status,
@@ -64,36 +63,6 @@ async def test_nothing_is_answered_while_the_disk_is_busy(socket_path: str) -> N
         assert scope.cancelled_caught
         shell.runner.let_go()
         assert (await peer.receive())[:3] == [ANSWER, 2, "a"]
-
-
-@pytest.mark.trio
-@pytest.mark.parametrize(
-    "message",
-    [
-        work.Ack([]),
-        work.Nack([], "error", "why"),
-        work.Nack([], "permanent", "why"),
-        work.Release([], "released"),
-        work.Release([], "not_started"),
-        Cancel("a"),
-        Pause("mail"),
-    ],
-    ids=str,
-)
-async def test_no_change_is_shown_before_it_is_on_disk(socket_path: str, message: Any) -> None:
-    async with serving(socket_path) as shell:
-        worker, client = await a_worker(shell), await shell.connect()
-        await client.ask(enqueue("a"))
-        token = (await worker.receive())[2]
-        is_of_worker = isinstance(message, work.Ack | work.Nack | work.Release)
-        peer = worker if is_of_worker else client
-        shell.runner.held = True
-        number = await peer.say(message._replace(token=token) if is_of_worker else message)
-        with trio.move_on_after(0.05) as scope:
-            await peer.receive()
-        assert scope.cancelled_caught
-        shell.runner.let_go()
-        assert (await peer.receive())[:2] == [ANSWER, number]
 
 
 @pytest.mark.trio

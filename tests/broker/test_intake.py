@@ -158,6 +158,26 @@ def test_who_was_answered_in_a_full_round_goes_on_in_its_turn(desk: Desk) -> Non
     assert numbers(desk, peer) == [1, 2]
 
 
+def test_who_has_heard_its_report_in_a_full_round_waits_for_no_turn(desk: Desk) -> None:
+    peer = desk.peer()
+    desk.says(peer, Status(), 1)
+    desk.give_turns()
+    desk.answer(peer, 1)
+    for _ in range(ROUND_REQUESTS // FIRST_REQUESTS):
+        desk.says(desk.peer(), Cancel("a"), FIRST_REQUESTS + 1)
+    desk.intake.hear_more([peer])
+    desk.says(peer, Cancel("a"), 1, begin=2)
+    assert numbers(desk, peer) == [1, 2]
+
+
+def test_who_has_said_just_what_a_round_takes_waits_for_no_turn(desk: Desk) -> None:
+    peer = desk.peer()
+    desk.says(peer, Cancel("a"), FIRST_REQUESTS)
+    assert not desk.intake.has_turns
+    desk.says(peer, Cancel("a"), 1, begin=FIRST_REQUESTS + 1)
+    assert len(numbers(desk, peer)) == FIRST_REQUESTS + 1
+
+
 @pytest.mark.parametrize("role", [Role.WORK, Role.SUPERVISE])
 def test_who_serves_is_heard_in_a_full_round(desk: Desk, role: Role) -> None:
     for _ in range(ROUND_REQUESTS // FIRST_REQUESTS):

@@ -11,8 +11,11 @@ from stoker.broker.lasterror import (
     LastError,
     mark_recovered,
     read_last_error,
+    refuse_lost,
+    still_lost,
     write_last_error,
 )
+from stoker.broker.refusals import JournalLostEarlierError
 
 ERROR = LastError(at_ms=1_700_000_000_000, exit_word="STORAGE", message="disk: \x1b[2J\nä")
 
@@ -57,6 +60,32 @@ def test_file_that_makes_no_sense_counts_as_an_error(tmp_path: Path) -> None:
         error = read_last_error(str(tmp_path))
         assert error is not None
         assert (error.exit_word, error.recovered_at_ms) == ("STORAGE", 0)
+
+
+def test_error_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    (tmp_path / LAST_ERROR).write_text(
+        '{"at_ms": 1, "exit_word": "STORAGE", "message": "x", "recovered_at_ms": 2}'
+    )
+    assert read_last_error(str(tmp_path)) == LastError(1, "STORAGE", "x", 2)
+
+
+def test_lost_files_are_refused_until_they_are_back(tmp_path: Path) -> None:
+    file = tmp_path / "journal.db"
+    file.touch()
+    lost = ERROR._replace(lost_files=(("journal.db", file.stat().st_ino),))
+    refuse_lost(str(tmp_path), lost)
+    file.rename(tmp_path / "away")
+    with pytest.raises(JournalLostEarlierError, match=f"{file}: is not the file .* remove {tmp_path}"):
+        refuse_lost(str(tmp_path), lost)
+
+
+def test_files_stay_lost_until_a_start_was_made_on_them(tmp_path: Path) -> None:
+    assert still_lost(str(tmp_path)) == ()
+    lost = ERROR._replace(lost_files=(("journal.db", 7),))
+    write_last_error(str(tmp_path), lost)
+    assert still_lost(str(tmp_path)) == lost.lost_files
+    mark_recovered(str(tmp_path), 77)
+    assert still_lost(str(tmp_path)) == ()
 
 
 def test_failure_to_write_is_told_and_not_raised(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Across a reboot a wait goes on by the wall clock, and never longer than it was."""
+"""Across a reboot a wait goes on by the wall clock, and never longer than it was; and limits hold as before."""
 
 from typing import Any
 
@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.journals import a_job
+from support.lockstep import Lockstep
 
 from stoker.broker.core.job import Job, image
+from stoker.broker.core.rules import Rules
 from stoker.broker.journal import Recovered, Start
 from stoker.broker.recovery import rebase, rebase_jobs
+from stoker.proto.messages import Cancel, Drop, Enqueue, Enqueued, Refusal
 from stoker.proto.model import State
 
 DAY_MS = 86_400_000
@@ -132,3 +135,24 @@ def test_no_clock_makes_a_wait_longer_than_it_was_stored(
     job = a_waiting_job(due_boot_ms=OLD.boot_ms + made_after_ms + delay_ms, delay_ms=delay_ms)
     start = this(wall_passed_ms, boot_ms=boot_ms)
     assert 0 <= rebased(job, start).due_boot_ms - boot_ms <= delay_ms
+
+
+def test_ids_that_were_remembered_before_a_restart_count_against_their_limit() -> None:
+    broker = Lockstep(Rules(ids_kept_max=2), lambda: 0.5)
+    client = broker.connect()
+    for id in ("a", "b"):
+        for message in (Enqueue(id, "send", b""), Cancel(id), Drop(id)):
+            assert not isinstance(broker.ask(client, message), Refusal)
+    broker.restart()
+    client = broker.connect()
+    refused = broker.ask(client, Enqueue("c", "send", b""))
+    assert isinstance(refused, Refusal) and refused.code == "ids_full"
+
+
+def test_as_many_ids_as_were_free_before_a_restart_are_free_after_it() -> None:
+    broker = Lockstep(Rules(ids_kept_max=2), lambda: 0.5)
+    client = broker.connect()
+    for message in (Enqueue("a", "send", b""), Cancel("a"), Drop("a")):
+        broker.ask(client, message)
+    broker.restart()
+    assert isinstance(broker.ask(broker.connect(), Enqueue("b", "send", b"")), Enqueued)

@@ -2,13 +2,15 @@
 
 import json
 import os
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.command_line import CommandLine
 from support.journals import an_image, load, sql, stored
-from support.other_user import ROOT_ONLY
+from support.other_user import ROOT_ONLY, python_for_all
 from support.other_user import UID as OTHER
 from support.stack import Stack
 
@@ -169,3 +171,49 @@ def test_snapshot_of_a_broker_that_runs_can_be_checked(short_directory: Path, st
         assert os.path.exists(copy)
         ran = stoker("doctor", "--data", str(stack.data), "--journal", copy, "--json")
         assert levels(ran.out)["journal"] == {"ok"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["journal.db", "journal.db-wal"])
+def test_stopped_broker_whose_files_were_replaced_is_told(
+    short_directory: Path, stoker: CommandLine, name: str
+) -> None:
+    if name.endswith("-wal") and os.getuid() != 0:
+        pytest.skip("what a broker has open is shown to root alone")
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        assert stack.broker is not None
+        assert levels(stoker("doctor", "--data", str(stack.data), "--json").out)["journal"] == {"note"}
+        stack.broker.send_signal(signal.SIGSTOP)
+        (stack.data / name).rename(short_directory / name)
+        (stack.data / name).write_bytes((short_directory / name).read_bytes())
+        ran = stoker("doctor", "--data", str(stack.data), "--socket", "", "--json")
+        assert ran.code == Exit.UNFIT
+        assert f"{stack.data / name}: is not the file that the broker (pid {stack.broker.pid})" in ran.out
+        stack.kill_broker()
+
+
+@pytest.mark.slow
+@ROOT_ONLY
+def test_client_of_anothers_broker_has_nothing_to_do(short_directory: Path) -> None:
+    short_directory.chmod(0o755)
+    settings = short_directory / "stoker.toml"
+    settings.write_text(f'[broker]\nsocket_mode = "0666"\n[access]\nsubmit = ["{OTHER}"]\n')
+    settings.chmod(0o644)
+    with Stack(short_directory) as stack:
+        stack.start_broker("--config", str(settings))
+        command = ["-m", "stoker.cli.main", "doctor", "--data", str(stack.data), "--socket", stack.socket]
+        ran = subprocess.run(
+            [*python_for_all(), *command, "--json"],
+            user=OTHER,
+            group=OTHER,
+            extra_groups=[],
+            cwd="/",
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert (ran.returncode, ran.stderr) == (Exit.OK, "")
+    found = levels(ran.stdout)
+    assert found["broker"] == found["socket"] == {"ok"} and found["directory"] == {"note"}
+    assert "journal" not in found and "chown" not in ran.stdout

@@ -241,6 +241,7 @@ def test_id_is_remembered_beyond_its_row(bench: Bench) -> None:
     assert (remembered.id, remembered.number, remembered.body_hash) == ("job-1", 1, b"h" * 16)
     assert bench.journal.statistics()["ids_kept"] == 1
     assert bench.crash().ids_kept == 1
+    assert bench.journal.statistics()["ids_kept"] == 1
 
 
 def test_id_is_forgotten_at_its_time_and_not_before(bench: Bench) -> None:

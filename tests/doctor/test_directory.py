@@ -151,6 +151,18 @@ def test_last_error_is_told_and_whether_it_is_over(
     assert finding.level is level and word in finding.what and finding.what.startswith("2023-11-1")
 
 
+def test_lost_files_are_an_error_until_they_are_back(state: Path) -> None:
+    (state / "journal.db").touch(0o600)
+    lost = LastError(
+        1, "STORAGE", "is gone", lost_files=(("journal.db", (state / "journal.db").stat().st_ino),)
+    )
+    write_last_error(str(state), lost)
+    assert worst(check_last_error(str(state))) is Level.WARNING
+    (state / "journal.db").unlink()
+    (finding,) = check_last_error(str(state))
+    assert finding.level is Level.ERROR and f"remove {state / LAST_ERROR}" in finding.advice
+
+
 def test_last_error_that_makes_no_sense_is_told_and_none_is_nothing(state: Path) -> None:
     assert list(check_last_error(str(state))) == []
     (state / LAST_ERROR).write_text("\x1b[31m")

@@ -22,12 +22,21 @@ EARLY = Conditions(f"{BROKEN}.early_answers:main", group=3, sends_max=2, broker_
 BLIND = Conditions(f"{BROKEN}.bodies_ignored:main", broker_kills=0)
 
 
+TWICE = Conditions(f"{BROKEN}.pushes:twice", sends_max=1, broker_kills=0)
+NEVER = TWICE._replace(broker=f"{BROKEN}.pushes:never")
+
+
 @pytest.mark.parametrize(
-    ("conditions", "enqueues"),
-    [pytest.param(EARLY, 24, id="early answers"), pytest.param(BLIND, 5, id="bodies ignored")],
+    ("conditions", "enqueues", "promise"),
+    [
+        pytest.param(EARLY, 24, "same_id_is_same_job", id="early answers"),
+        pytest.param(BLIND, 5, "same_id_is_same_job", id="bodies ignored"),
+        pytest.param(TWICE, 75, "tokens_grow", id="pushed twice"),
+        pytest.param(NEVER, 75, "what_is_done_was_delivered", id="never pushed"),
+    ],
 )
 def test_broken_broker_is_found_out(
-    short_directory: Path, seed: int, conditions: Conditions, enqueues: int
+    short_directory: Path, seed: int, conditions: Conditions, enqueues: int, promise: str
 ) -> None:
     tally = trial(short_directory, seed, enqueues, conditions)
-    assert any("same_id_is_same_job: " in text for text in tally.violations), tally.violations
+    assert any(f"{promise}: " in text for text in tally.violations), tally.violations

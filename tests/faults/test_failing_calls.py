@@ -2,7 +2,7 @@
 
 import pytest
 from support.committers import eager_committer
-from support.faults.failing_calls import HARNESS, Case, cases, run, try_all
+from support.faults.failing_calls import HARNESS, SHORT, Case, cases, run, try_all
 
 from stoker.broker.sqlite import errors
 
@@ -25,6 +25,15 @@ def test_every_call_of_the_run_is_a_case() -> None:
     for operation in ("write", "sync", "truncate", "read", "size"):
         nths = {case.nth for case in every if case.operation == operation}
         assert nths == set(range(1, len(nths) + 1))
+    assert {case.operation for case in every if case.error == SHORT} == {"read", "write"}
+
+
+def test_read_that_finds_half_of_what_was_there_is_no_answer() -> None:
+    short = [case for case in cases(1) if (case.operation, case.error) == ("read", SHORT) and case.for_ever]
+    tally = try_all(1, short[::3])
+    assert tally.violations == []
+    # Some are looks at the end of a file, of which nothing is missing; some come when all is healed.
+    assert tally.counts["ended"] > tally.counts["cases"] / 2
 
 
 def test_answer_before_the_commit_is_found_out(seed: int) -> None:

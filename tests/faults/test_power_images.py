@@ -5,14 +5,18 @@ from typing import Any
 
 import pytest
 from support.committers import eager_committer
-from support.faults.power_images import HARNESS, run
+from support.faults.broken.hasty_batches import HastyJournal
+from support.faults.power_images import HARNESS, after_floods, run
 from support.faults.recording import record
+from support.faults.witness import WitnessedJournal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
-IMAGES = 1200
+IMAGES = 1000
 IMAGES_NORMAL = 300
 IMAGES_BROKEN = 100
+RUNS_OF_FLOODS = 3
+IMAGES_OF_FLOODS = 40
 
 
 def test_nothing_that_was_answered_is_lost_or_damaged_by_a_power_cut(seed: int) -> None:
@@ -38,6 +42,21 @@ BROKEN = {
 def test_broken_build_is_found_out(make: Any, seed: int) -> None:
     tally = run(seed, IMAGES_BROKEN, make)
     assert [fault for fault in tally.violations if "was acknowledged and is gone" in fault]
+
+
+class HastyWitnessed(WitnessedJournal, HastyJournal):
+    """One that does not sync a batch of many rows, with its witness."""
+
+
+def test_journal_that_does_not_sync_a_batch_of_many_rows_is_found_out(seed: int) -> None:
+    tally = run(
+        seed,
+        RUNS_OF_FLOODS * IMAGES_OF_FLOODS,
+        partial(record, kind_of_journal=HastyWitnessed),
+        cuts=after_floods,
+        images_per_run=IMAGES_OF_FLOODS,
+    )
+    assert [fault for fault in tally.violations if "no state that was made" in fault]
 
 
 def test_violation_says_where_to_find_it_again() -> None:

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import msgpack
 import pytest
+from support.paths import python_path
 from support.pools import children_of
 from support.stack import Stack
 from support.waiting import wait_until
@@ -73,7 +74,9 @@ class Deployed:
 
     def start(self, workers: int = 2, **settings: str) -> None:
         environment = {f"STOKER_POOL_{key.upper()}": value for key, value in settings.items()}
-        self.stack.start_pool("release:app", workers, PYTHONPATH=str(self.stack.directory), **environment)
+        self.stack.start_pool(
+            "release:app", workers, PYTHONPATH=python_path(self.stack.directory), **environment
+        )
 
     def reload(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command."""

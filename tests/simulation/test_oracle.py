@@ -220,6 +220,13 @@ def test_job_that_nobody_asked_for_is_caught() -> None:
     }
 
 
+def test_job_that_is_done_without_a_delivery_is_caught() -> None:
+    other = GOOD._replace(id="b", number=2)
+    records = [stored(), stored("b", 2), *delivery(FIRST), *finish(FIRST)]
+    assert caught([*records, ended(GOOD, other)]) == {"what_is_done_was_delivered"}
+    assert caught([*records, *delivery(SECOND, job_id="b"), ended(GOOD, other)]) == set()
+
+
 # --- what is on record --------------------------------------------------------------------------------
 
 CRASH, OK = OnRecord(FIRST, "crash", "signal 9"), OnRecord(SECOND, "ok", "")

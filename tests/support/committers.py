@@ -1,10 +1,11 @@
-"""The real committer as tests put it together, and one that is broken on purpose, for positive controls."""
+"""The real committer as tests put it together, and some that are broken on purpose, for positive controls."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from stoker.broker.committer import Committer, Release, Reports
-from stoker.broker.core.effects import Answer, Changes, Effect
+from stoker.broker.core.effects import Answer, Changes, Effect, Push, Refuse
 from stoker.broker.journal import Journal
 from stoker.broker.payloads import PayloadCache
 from stoker.broker.thread import JournalRunner
@@ -33,9 +34,26 @@ def make_committer(
 class EagerCommitter(Committer):
     """Answers before the commit."""
 
+    early: ClassVar[type[Effect]] = Answer
+
     def add(self, effects: Sequence[Effect]) -> None:
-        self._release([effect for effect in effects if isinstance(effect, Answer)], {})
-        super().add([effect for effect in effects if not isinstance(effect, Answer)])
+        self._release([effect for effect in effects if isinstance(effect, self.early)], _NO_PAYLOADS)
+        super().add([effect for effect in effects if not isinstance(effect, self.early)])
+
+
+class EagerRefuser(EagerCommitter):
+    """Refuses before the commit of what the refusal shows."""
+
+    early = Refuse
+
+
+class EagerPusher(EagerCommitter):
+    """Hands out jobs, without their payloads, and has attempts killed before that is on disk."""
+
+    early = Push
+
+
+_NO_PAYLOADS: defaultdict[int, bytes] = defaultdict(bytes)
 
 
 def eager_committer(*arguments: Any) -> Committer:

@@ -50,7 +50,8 @@ class Disk(apsw.VFS):
     ) -> None:
         """Let the nth call from now fail; `for_ever`: and all after it; `on`: only those on `db` or `wal`.
 
-        `short`: half of a write is done before it fails.
+        `short`: half of a write is done before it fails; of a read only half is there, which is all that
+        fails about it.
         """
         self._failing = (operation, system_errno)
         self._short = short
@@ -61,17 +62,23 @@ class Disk(apsw.VFS):
     def heal(self) -> None:
         self._failing = None
 
-    def called(self, operation: str, suffix: str, half: Callable[[], None] = lambda: None) -> None:
-        """Note a call, and raise if it is the one to fail; `half` does the part of it that still gets done."""
+    def called(self, operation: str, suffix: str, half: Callable[[], None] = lambda: None) -> bool:
+        """Note a call, and raise if it is the one to fail; `half` does the part of it that still gets done.
+
+        True: it is a read that gets only half of what it asked for.
+        """
         self.calls.append((operation, suffix))
         if self._failing is None or self._failing[0] != operation or not suffix.startswith(self._on):
-            return
+            return False
         self._left -= 1
         if self._left == 0 or (self._for_ever and self._left < 0):
             self.failures += 1
+            if self._short and operation == "read":
+                return True
             if self._short:
                 half()
             raise self._error(operation, self._failing[1])
+        return False
 
     def _error(self, operation: str, system_errno: int) -> apsw.Error:
         if operation == "write" and (self._short or system_errno == errno.ENOSPC):
@@ -111,8 +118,9 @@ class File(apsw.VFSFile):
         super().xTruncate(newsize)
 
     def xRead(self, amount: int, offset: int) -> bytes:
-        self._disk.called("read", self._suffix)
-        return super().xRead(amount, offset)
+        is_cut_short = self._disk.called("read", self._suffix)
+        # SQLite is given zeros in place of what is missing, and told so.
+        return super().xRead(amount // 2 if is_cut_short else amount, offset)
 
     def xFileSize(self) -> int:
         self._disk.called("size", self._suffix)

@@ -31,6 +31,7 @@ def violations(records: Sequence[h.Record]) -> list[str]:
         same_id_is_same_job,
         nothing_runs_twice_at_once,
         nothing_comes_from_nowhere,
+        what_is_done_was_delivered,
         records_explain_deliveries,
         dead_letters_are_single,
         backoff_is_kept,
@@ -253,6 +254,14 @@ def nothing_comes_from_nowhere(records: Sequence[h.Record]) -> Iterator[str]:
     asked = {record.id for record in records if isinstance(record, h.Asked)}
     for ended in (record for record in records if isinstance(record, h.Ended) and asked):
         yield from (f"job {row.id} was never asked for" for row in ended.rows if row.id not in asked)
+
+
+def what_is_done_was_delivered(records: Sequence[h.Record]) -> Iterator[str]:
+    """No job is done that no worker ever had. (Where it is not noted what is delivered, nobody can tell.)"""
+    delivered = {record.job_id for record in records if isinstance(record, h.Pushed)}
+    for ended in (record for record in records if isinstance(record, h.Ended) and delivered):
+        done = [row.id for row in ended.rows if row.state == "done"]
+        yield from (f"job {id} is done, and was never delivered" for id in done if id not in delivered)
 
 
 def records_explain_deliveries(records: Sequence[h.Record]) -> Iterator[str]:

@@ -7,16 +7,14 @@ the tests may lie in a directory that is root's alone; another one of the same v
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support.paths import python_path
 
 UID, GID = 54321, 54322
 OTHER_UID = 54323
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
-
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 def python_for_all() -> list[str]:
@@ -26,7 +24,7 @@ def python_for_all() -> list[str]:
     """
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for path in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}"):
-        command = ["env", f"PYTHONPATH={_ROOT / 'pypath'}:{os.pathsep.join(_packages())}", path]
+        command = ["env", f"PYTHONPATH={python_path()}:{os.pathsep.join(_packages())}", path]
         if os.path.exists(path) and _runs(command):
             return command
     pytest.skip(f"no {name} that another user may run")

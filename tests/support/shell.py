@@ -67,6 +67,10 @@ class SkewedClock:
         return Now(now.mono_ms + self.ahead_ms, now.boot_ms + self.ahead_ms, now.wall_ms + self.ahead_ms)
 
 
+def _nothing_to_do(_: Now) -> int:
+    return limits.WALL_RECHECK_MS
+
+
 class Shell:
     """A driver that serves, and the pieces it was made of."""
 
@@ -78,7 +82,9 @@ class Shell:
         rules: Rules | None = None,
         capacity: int = 100,
         low_water_bytes: int = 0,
+        has_chores: bool = True,
     ) -> None:
+        """Without chores only what peers say is work for the journal."""
         self.path = path
         self.journal = journal or MemoryJournal()
         self.runner = SteppedRunner(self.journal)
@@ -111,7 +117,8 @@ class Shell:
             on_evicted=self.driver.end,
         )
         self._peers: list[WirePeer] = []
-        self.driver.serve(self.listener, self._chores().pass_time)
+        chores = self._chores().pass_time if has_chores else _nothing_to_do
+        self.driver.serve(self.listener, chores)
 
     def _chores(self) -> Chores:
         return Chores(
@@ -150,9 +157,17 @@ async def serving(
     rules: Rules | None = None,
     capacity: int = 100,
     low_water_bytes: int = 0,
+    has_chores: bool = True,
 ) -> AsyncGenerator[Shell]:
     """A shell that runs while the block does."""
-    shell = Shell(path, journal=journal, rules=rules, capacity=capacity, low_water_bytes=low_water_bytes)
+    shell = Shell(
+        path,
+        journal=journal,
+        rules=rules,
+        capacity=capacity,
+        low_water_bytes=low_water_bytes,
+        has_chores=has_chores,
+    )
     async with AsyncExitStack() as stack:
         stack.callback(shell.close)
         nursery = await stack.enter_async_context(trio.open_nursery())

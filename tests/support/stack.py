@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from support.paths import python_path
 from support.waiting import wait_until
 
 from stoker import Client
@@ -75,7 +76,7 @@ class Stack:
             return subprocess.Popen(
                 [sys.executable, *program, *arguments],
                 cwd=APPS,
-                env=os.environ | environment,
+                env=os.environ | {"PYTHONPATH": python_path()} | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

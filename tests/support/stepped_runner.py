@@ -47,6 +47,12 @@ class SteppedRunner:
         while self._waiting:
             self.do_next()
 
+    def let_one_go(self) -> None:
+        """The disk answers for one piece of work, if it has any, and the loop is woken to collect that."""
+        if self._waiting:
+            self._work()
+            os.eventfd_write(self._wakeup, 1)
+
     def let_go(self) -> None:
         """The disk answers again, and the loop is woken."""
         self.held = False

@@ -4,6 +4,7 @@ For tests of the broker's shell, which care about bytes and connections; the rea
 of its own. Every wait has a deadline.
 """
 
+import select
 import socket
 from typing import Any, Self
 
@@ -68,6 +69,11 @@ class WirePeer:
         if not data:
             raise EOFError
         self._buffer += data
+
+    @property
+    def has_word(self) -> bool:
+        """Something has come that was not received yet, or the end of the connection."""
+        return bool(self._buffer or select.select([self.socket.fileno()], [], [], 0)[0])
 
     async def ask(self, message: Any) -> list[Any]:
         """Say it, and wait for the answer to it: `[0, number, fields...]` or `[1, number, code, ...]`."""

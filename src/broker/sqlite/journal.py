@@ -11,7 +11,8 @@ raises, and `close` leaves file and log as they are.
 """
 
 import os
-from collections.abc import Generator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal
 
@@ -24,6 +25,7 @@ from ..core.events import Found
 from ..core.job import Job
 from ..journal import JournalBrokenError, JournalFullError, Recovered, Retention, exhaust
 from ..refusals import JournalCorruptError
+from ..whereabouts import JournalLostError, Whereabouts
 from . import reading, rows, schema, writing
 from .database import Database
 from .errors import NO_SPACE, meaning, refusal
@@ -35,6 +37,10 @@ WAL_BURST = 2
 """So many times over its limit, a log is folded in by the commit itself: nobody was ever idle."""
 
 WAL_FRAME_HEADER_BYTES = 24
+
+PLACE_S = 0.1
+"""A commit this long after the last look is followed by one at where the files are, before it is told to
+anybody. That is three calls of `stat`; after each commit they would cost what a tenth of a fast sync does."""
 
 Synchronous = Literal["FULL", "NORMAL"]
 
@@ -50,6 +56,7 @@ class SqliteJournal:
         check: bool = False,
         vfs: str = "",
         wal_bytes_checkpoint: int = limits.WAL_BYTES_CHECKPOINT,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`check` asks `load` for a full look at the file: the last run ended in a storage error.
 
@@ -70,6 +77,10 @@ class SqliteJournal:
         self._ids_kept = 0
         self._commits = 0
         self._logs = 0
+        self._monotonic_s = monotonic_s
+        self._whereabouts: Whereabouts | None = None
+        self._place_at_s = 0.0
+        """When they are looked at after a commit again."""
 
     def load(self, *, boot_id: str, boot_ms: int, wall_ms: int) -> Recovered:
         if self._broken or self._database is not None:
@@ -90,6 +101,8 @@ class SqliteJournal:
             database.run(f"PRAGMA synchronous = {self._synchronous}")
             self._page_bytes = database.number("PRAGMA page_size")
             self._logs = read_meta(database)["logs"]
+            directory, name = os.path.split(os.path.abspath(self.path))
+            self._whereabouts = Whereabouts(directory, name, f"{name}-wal")
         self._epoch = recovered.epoch
         self._ids_kept = recovered.ids_kept
         database.connection.set_wal_hook(self._note_wal)
@@ -127,10 +140,22 @@ class SqliteJournal:
             ids_more = writing.apply_changes(database, changes, self._epoch)
         self._ids_kept += ids_more
         self._commits += 1
+        if self._monotonic_s() >= self._place_at_s:
+            self.check_place()
         if self._wal_bytes() > WAL_BURST * self._wal_bytes_checkpoint:
             # The batch is down. That there is no room to fold it in must not look as if it were not.
             with suppress(JournalFullError):
                 self._fold_in()
+
+    def check_place(self) -> None:
+        with self._using("looking where it is"):
+            assert self._whereabouts is not None
+            self._place_at_s = self._monotonic_s() + PLACE_S
+            try:
+                self._whereabouts.check()
+            except JournalLostError:
+                self._broken = True
+                raise
 
     def forget_ids(self, *, boot_ms: int, limit: int) -> int:
         with self._writing("forgetting ids") as database:
@@ -216,6 +241,8 @@ class SqliteJournal:
             return
         try:
             if not self._broken:
+                # First, because SQLite removes the log by its name, which may be another file's by now.
+                self.check_place()
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
                 # All is in the file: now SQLite may remove the log.
                 database.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)

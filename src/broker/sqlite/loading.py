@@ -24,6 +24,10 @@ from .database import Database
 from .log import log_bytes, read_log, write_anew
 from .opening import check_version
 
+EPOCHS_SINCE_MS = 1_577_836_800_000
+EPOCH_MS = 100
+"""Since 2020, in tenths of a second: the epochs of the first starts on snapshots."""
+
 TORN_COMMITS_MAX = 1
 """Commits that a power cut may leave half on disk: only the last was not synced."""
 
@@ -116,13 +120,18 @@ def begin_start(
     database.run(schema.DELETE_STARTS)
     anchors = {anchor.start.epoch: anchor for anchor in map(_anchor, database.each(schema.STARTS))}
     last = anchors[max(anchors)] if anchors else None
-    ended = read_meta(database)["epoch"]
+    meta = read_meta(database)
+    ended = meta["epoch"]
     if ended != (last.start.epoch if last is not None else 0):
         raise rows.DamagedRowError(f"the last start, epoch {ended}, is not there")
     epoch = ended + 1
+    if meta.get(schema.IS_COPY):
+        # Others were given epochs since it was made, also by starts on this very copy. Nobody starts brokers
+        # so fast one after the other, so the clock is ahead of them all.
+        epoch = max(epoch, (wall_ms - EPOCHS_SINCE_MS) // EPOCH_MS)
     anchor = aging.following(last, Start(epoch, boot_id, boot_ms, wall_ms))
     database.run(schema.PUT_START, start_row(anchor))
-    new = (("epoch", epoch), ("synchronous", synchronous))
+    new = (("epoch", epoch), ("synchronous", synchronous), (schema.IS_COPY, 0))
     database.run_many(schema.PUT_META, map(rows.sealed, new))
     database.run("COMMIT")
     anchors[epoch] = anchor

@@ -82,6 +82,9 @@ META_OF_NEW = (("epoch", 0), ("logs", 0), ("sequence", 0), ("synchronous", "FULL
 and replaced by another, the counter behind numbers and positions, and how commits are synced. No row of it
 is ever missing."""
 
+IS_COPY = "is_copy"
+"""One more, 1 in a snapshot until a broker starts on it. A journal may do without."""
+
 _LIVE = "(" + ", ".join(f"'{state}'" for state in sorted(LIVE_STATES)) + ")"
 _JOB = ", ".join((*COLUMNS, "crc"))
 _OUTCOME = ", ".join((*OUTCOME_COLUMNS, "crc"))

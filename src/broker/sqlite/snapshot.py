@@ -3,6 +3,9 @@
 The copy is built under a temporary name, checked, synced, and then linked to its own; a name that is
 taken is never overwritten. Commits made through the same connection between two slices go into the
 copy as well, so it is the journal of the moment it was finished.
+
+A copy says that it is one. Who goes back to it goes back in time, and so would the epochs, which tokens must
+never do; `loading.begin_start` sees to that.
 """
 
 import errno
@@ -13,6 +16,7 @@ from threading import Thread
 
 import apsw
 
+from . import rows, schema
 from .database import Database
 from .errors import is_full
 from .opening import create_private, sync_directory
@@ -51,6 +55,7 @@ def _fill(source: Database, path: str, vfs: str) -> Generator[None, None, None]:
             while not backup.done:
                 backup.step(PAGES_PER_STEP)
                 yield
+        target.run(schema.PUT_META, rows.sealed((schema.IS_COPY, 1)))
         # The header says WAL, as the source's does: a single file is easier to keep and to move.
         target.run("PRAGMA journal_mode = DELETE")
         yield from _check(target, path)

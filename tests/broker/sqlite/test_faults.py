@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.faulty_vfs import OPERATIONS, Disk, faulty_disk
 from support.journals import an_image, an_outcome, load, stored
+from support.paths import TESTS, python_path
 
 from stoker.broker.core.effects import Changes
 from stoker.broker.journal import JournalBrokenError, JournalFullError
@@ -201,11 +202,10 @@ print(number)
 
 @pytest.mark.slow
 def test_real_limit_on_file_sizes_is_a_full_disk(path: str) -> None:
-    tests = str(Path(__file__).parents[2])
     ended = subprocess.run(
         [sys.executable, "-c", FILL, path],
         check=True,
-        env={**os.environ, "PYTHONPATH": tests},
+        env={**os.environ, "PYTHONPATH": python_path(TESTS)},
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,11 +1,12 @@
 """What only the journal on SQLite has: checksums, a log to fold in, a file that plain SQL reads."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.journals import BOOT_MS, SqliteBench, an_image, an_outcome, load, sql, stored
+from support.journals import BOOT_MS, WALL_MS, SqliteBench, an_image, an_outcome, load, sql, stored
 
 from stoker.broker.core.effects import Changes, OutcomeRow
 from stoker.broker.core.job import COLUMNS, image
@@ -268,6 +269,34 @@ def test_restored_snapshot_equals_the_journal(bench: SqliteBench, tmp_path: Path
     bench.journal.snapshot(copy)
     journal = restored(bench, copy)
     assert journal.find("job-2", payload=True).payload == b"payload 2"
+    journal.close()
+
+
+def test_start_on_a_snapshot_has_an_epoch_above_all_that_were_since(
+    bench: SqliteBench, tmp_path: Path
+) -> None:
+    copy = str(tmp_path / "copy.db")
+    bench.journal.snapshot(copy)
+    again = shutil.copy(copy, tmp_path / "again.db")
+    first = SqliteJournal(copy)
+    began = load(first).epoch
+    first.close()
+    first = SqliteJournal(copy)
+    assert (began > 1_000_000, load(first).epoch) == (True, began + 1)
+    first.close()
+    # The same copy once more, a minute later: above the starts on the first one.
+    second = SqliteJournal(str(again))
+    assert load(second, wall_ms=WALL_MS + 60_000).epoch == began + 600
+    second.close()
+
+
+def test_start_on_a_snapshot_by_a_clock_that_is_wrong_is_the_next_one(
+    bench: SqliteBench, tmp_path: Path
+) -> None:
+    copy = str(tmp_path / "copy.db")
+    bench.journal.snapshot(copy)
+    journal = SqliteJournal(copy)
+    assert load(journal, wall_ms=0).epoch == 2
     journal.close()
 
 

@@ -21,12 +21,13 @@ from stoker.proto import limits
 from stoker.proto.errors import StokerError
 
 from .. import history as h
+from ..paths import TESTS, python_path
 from ..proof.harness import Tally
 from ..waiting import wait_until
 from . import inspection, lineage, testimony
 from .errands import CALM, Plan
 from .notebook import Notebook, merged
-from .spawner import STOKER, TESTS, Spawned, Spawner
+from .spawner import STOKER, Spawned, Spawner
 
 APPS = TESTS / "support" / "apps"
 ERRANDS = "support.faults.errands:main"
@@ -94,7 +95,7 @@ class Ensemble:
         """A process with this log, killed when the block ends."""
         environ = {
             "NOTES": str(self.directory),
-            "PYTHONPATH": os.pathsep.join([str(TESTS), str(APPS), *_paths()]),
+            "PYTHONPATH": python_path(TESTS, APPS),
             "STOKER_CONFIG": os.devnull,
         }
         return self._spawner.spawn(
@@ -234,10 +235,11 @@ class Ensemble:
         """What was noted and logged, without anything that the broker would have to say."""
         books = [self.jobs, self.notebook]
         books += [Notebook(path) for path in sorted(self.directory.glob("client-*"))]
-        records = testimony.records_of(merged(books))
-        for log in sorted(self.directory.glob("*.log")):
-            records += inspection.logged(log)
-        return records
+        return [*testimony.records_of(merged(books)), *self.logged()]
+
+    def logged(self) -> list[h.Logged]:
+        """What everybody's log has."""
+        return [line for log in sorted(self.directory.glob("*.log")) for line in inspection.logged(log)]
 
     def history(self, late_ms: int | None = None) -> list[h.Record]:
         """All of it. With `late_ms`, also the retries: so long may one that is due wait for a worker."""
@@ -247,11 +249,6 @@ class Ensemble:
             for job in inspection.shown(self.socket, tried_again):
                 records += inspection.retries(job, late_ms)
         return [*records, ended]
-
-
-def _paths() -> list[str]:
-    """Where this process was told to look for modules."""
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
 def in_its_own_directory(trial: Callable[[Path], Tally]) -> Tally:

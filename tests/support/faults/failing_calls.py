@@ -33,7 +33,8 @@ STARTS_MAX = 5
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 SHORT = 0
-"""Stands for a write that is cut short, which is how a disk becomes full in the middle of one."""
+"""Stands for a write that is cut short, which is how a disk becomes full in the middle of one, and for a read
+of which half is missing, which is how a file reads that has lost its end."""
 
 ROOM_RETURNS = frozenset({errno.ENOSPC, errno.EDQUOT, SHORT})
 
@@ -178,7 +179,7 @@ def cases(seed: int) -> list[Case]:
         Case(operation, nth, error, for_ever)
         for operation in OPERATIONS
         for nth in range(1, calls[operation] + 1)
-        for error in (*ERRORS, *([SHORT] if operation == "write" else []))
+        for error in (*ERRORS, *([SHORT] if operation in ("read", "write") else []))
         for for_ever in (False, True)
     ]
 

@@ -32,26 +32,38 @@ NUMBERS: dict[str, dict[str, int]] = {
         "write": 1,
         "sendto": 44,
         "sendmsg": 46,
+        "bind": 49,
+        "listen": 50,
         "fsync": 74,
         "fdatasync": 75,
         "ftruncate": 77,
         "rename": 82,
+        "mkdir": 83,
+        "link": 86,
         "unlink": 87,
+        "chmod": 90,
+        "fchmod": 91,
         "pwrite64": 18,
         "openat": 257,
         "unlinkat": 263,
         "fallocate": 285,
     },
     "aarch64": {
+        "mkdirat": 34,
         "unlinkat": 35,
+        "linkat": 37,
         "renameat": 38,
         "ftruncate": 46,
         "fallocate": 47,
+        "fchmod": 52,
+        "fchmodat": 53,
         "openat": 56,
         "write": 64,
         "pwrite64": 68,
         "fsync": 82,
         "fdatasync": 83,
+        "bind": 200,
+        "listen": 201,
         "sendto": 206,
         "sendmsg": 211,
     },
@@ -62,11 +74,14 @@ CHANGES = frozenset(name for numbers in NUMBERS.values() for name in numbers)
 """All of them: whatever lets a program change files, or tell somebody something."""
 
 BY_DESCRIPTOR = frozenset(
-    {"write", "sendto", "sendmsg", "fsync", "fdatasync", "ftruncate", "pwrite64", "fallocate"}
+    {
+        *("write", "sendto", "sendmsg", "fsync", "fdatasync", "ftruncate", "pwrite64", "fallocate"),
+        *("fchmod", "bind", "listen"),
+    }
 )
 """Calls whose first argument is the descriptor of what they are about."""
 
-BY_DIRECTORY = frozenset({"openat", "unlinkat", "renameat"})
+BY_DIRECTORY = frozenset({"openat", "unlinkat", "renameat", "mkdirat", "linkat", "fchmodat"})
 """Calls whose second argument is the name."""
 
 SYNCS = frozenset({"fsync", "fdatasync"})

@@ -11,6 +11,7 @@ seeds that follow each other cover every call of the script, the start and the e
 
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,22 +42,34 @@ class Boundary(NamedTuple):
     path: str
 
 
-class Turnstile:
-    """Counts the calls, and kills at one of them. Number 0 is never reached."""
+class Stop(NamedTuple):
+    """Where a run is to be ended: at the n-th of its calls, or of those of one name. The 0th is never reached."""
 
-    def __init__(self, directory: Path, kill_at: int = 0) -> None:
+    nth: int = 0
+    name: str = ""
+
+
+NOWHERE = Stop()
+
+
+class Turnstile:
+    """Counts the calls, and kills at one of them."""
+
+    def __init__(self, directory: Path, kill_at: Stop = NOWHERE) -> None:
         self._directory = directory
         self._kill_at = kill_at
-        self.passed: Counter[str] = Counter()
+        self.passed: list[str] = []
+        """The names of the calls, in their order."""
         self.stopped: Boundary | None = None
 
     def __call__(self, call: Call) -> Ruling:
         if not is_counted(call, self._directory):
             return PASS
-        self.passed[call.name] += 1
-        if self.passed.total() != self._kill_at:
+        self.passed.append(call.name)
+        nth, name = self._kill_at
+        if name not in ("", call.name) or nth != (self.passed.count(name) if name else len(self.passed)):
             return PASS
-        self.stopped = Boundary(self._kill_at, call.name, call.path())
+        self.stopped = Boundary(len(self.passed), call.name, call.path())
         return KILL
 
 
@@ -98,12 +111,12 @@ def finish(place: Place, spawner: Spawner, script: Script, account: Account) -> 
     return [*violations(account.history.records), *account.broken_by(content)]
 
 
-def try_boundary(number: int, command: Command, spawner: Spawner) -> tuple[Boundary | None, list[str]]:
+def try_boundary(stop: Stop, command: Command, spawner: Spawner) -> tuple[Boundary | None, list[str]]:
     """Kill at one boundary and see it through. No boundary: the script was over before."""
     account = Account()
     with memory_directory() as directory:
         place = Place(directory)
-        turnstile = Turnstile(directory, number)
+        turnstile = Turnstile(directory, stop)
         script = play(place, command, turnstile, account)
         try:
             found = list(account.broken_by(place.content(directory / "copy"))) if place.has_journal else []
@@ -113,28 +126,34 @@ def try_boundary(number: int, command: Command, spawner: Spawner) -> tuple[Bound
     return turnstile.stopped, found
 
 
-def count_boundaries(command: Command) -> int:
-    """How many calls a run makes that nobody kills."""
+def boundaries(command: Command) -> list[str]:
+    """The calls that a run makes which nobody kills: number 1 is the first of them."""
     with memory_directory() as directory:
         turnstile = Turnstile(directory)
         play(Place(directory), command, turnstile, Account())
-    return turnstile.passed.total()
+    return turnstile.passed
 
 
 def run(seed: int, amount: int, command: Command = (), stride: int = 1) -> Tally:
     """So many boundaries from the one on that the seed says; every `stride`th of them."""
     command = command or program()
-    total = count_boundaries(command)
-    counts: Counter[str] = Counter({"boundaries": 0, "calls of the script": total})
+    total = len(boundaries(command))
+    numbers = [1 + (seed * amount + step) * stride % total for step in range(amount)]
+    tally = kill_at(seed, list(map(Stop, numbers)), command)
+    return Tally({"calls of the script": total, **tally.counts}, tally.violations)
+
+
+def kill_at(seed: int, stops: Sequence[Stop], command: Command) -> Tally:
+    """One run for each of these boundaries."""
+    counts: Counter[str] = Counter({"boundaries": 0})
     found: list[str] = []
     with Spawner() as spawner:
-        for step in range(amount):
-            number = 1 + (seed * amount + step) * stride % total
-            boundary, faults = try_boundary(number, command, spawner)
+        for stop in stops:
+            boundary, faults = try_boundary(stop, command, spawner)
             counts["boundaries"] += 1
             if boundary is not None:
                 counts[f"kills at {boundary.name}"] += 1
-            found += [f"piece {seed}, killed at {boundary or number}: {fault}" for fault in faults]
+            found += [f"piece {seed}, killed at {boundary or stop}: {fault}" for fault in faults]
     return Tally(counts, found)
 
 

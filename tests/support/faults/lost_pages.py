@@ -52,7 +52,13 @@ def record(seed: int) -> tuple[Recording, int]:
             )
         history = scenario.history
         recording = Recording(
-            tape.operations, witness.marks, witness.states, history.records, history.places, witness.faults
+            tape.operations,
+            witness.marks,
+            witness.states,
+            history.records,
+            history.places,
+            [],
+            witness.faults,
         )
         return recording, tape.failed_at
 

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -70,6 +70,8 @@ class Conditions(NamedTuple):
     stops_broker: bool = True
     settles: bool = True
     """Wait for the end of all work, and ask the broker about it."""
+    lengths: Sequence[tuple[float, float]] = ((0.1, SHORT), (SHORT, LONGEST))
+    """Between what a pause is drawn, in leases; each of these is as likely as the others."""
 
 
 USUAL = Conditions()
@@ -112,7 +114,7 @@ class Pauser:
 
     def run(self) -> None:
         """All pauses; everybody goes on at the end."""
-        _, pool_places, raw_places, stops_broker, _ = self._conditions
+        _, pool_places, raw_places, stops_broker, *_ = self._conditions
         with ThreadPoolExecutor(pool_places + raw_places + 1) as threads:
             places = [threads.submit(self._keep, index, self._any_of_pool) for index in range(pool_places)]
             places += [threads.submit(self._keep, ~index, self._any_raw) for index in range(raw_places)]
@@ -187,7 +189,7 @@ class Pauser:
         """Stop a worker, for less than half a lease or for up to three, and note what it has to do with."""
         pid, pidfd, name = target
         is_of_pool = name != name_of(pid)
-        share = random.choice((random.uniform(0.1, SHORT), random.uniform(SHORT, LONGEST)))
+        share = random.uniform(*random.choice(self._conditions.lengths))
         note, since_ns = self._ensemble.notebook.note, time.monotonic_ns()
         took_s, has_died = _stopped(pidfd, share * LEASE_S)
         with self._lock:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from support.paths import TESTS, python_path
 from support.waiting import wait_until
 
 from stoker.broker import clock
@@ -19,7 +20,7 @@ from .recording import NAME
 from .spawner import STOKER, Spawned, Spawner
 from .witness import Content, ExaminedJournal
 
-ENVIRON = {"PYTHONPATH": str(Path(__file__).parents[2])}
+ENVIRON = {"PYTHONPATH": python_path(TESTS)}
 """With it a broken broker can be imported."""
 
 START_S = 30.0

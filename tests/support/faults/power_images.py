@@ -28,6 +28,12 @@ from .witness import ExaminedJournal, Mark, differences
 
 IMAGES_PER_RUN = 500
 
+FLOOD_SHARE = 10
+"""One cut of so many comes soon after a batch of many rows: they are few, and the next one's sync, which
+would make good what is missing, is not far."""
+
+FLOOD_OPERATIONS = 30
+
 GO_ON_EVERY = 25
 """Of so many images one is gone on with to the end."""
 
@@ -36,6 +42,7 @@ TO_THE_END = 2**62
 WALL_MS = 1_800_000_000_000
 
 Record = Callable[[int], Recording]
+Cuts = Callable[[Recording, int, Random], "Iterator[Image]"]
 
 
 @attrs.frozen
@@ -71,6 +78,20 @@ def images(
             promises.take(recording.records[records])
             records += 1
         yield Image(cut, platter.image(chance), recording.marks[marks], promises, records)
+
+
+def after_floods(recording: Recording, count: int, chance: Random) -> Iterator[Image]:
+    """So many cuts, all of them soon after a batch of many rows."""
+    for place, flood in enumerate(recording.floods):
+        share = (count + place) // len(recording.floods)
+        yield from images(recording, share, chance, flood, flood + FLOOD_OPERATIONS)
+
+
+def anywhere(recording: Recording, count: int, chance: Random) -> Iterator[Image]:
+    """So many cuts, some of them soon after a batch of many rows."""
+    soon = count // FLOOD_SHARE
+    yield from after_floods(recording, soon, chance)
+    yield from images(recording, count - soon, chance)
 
 
 def _moments(recording: Recording) -> list[int]:
@@ -119,7 +140,14 @@ def go_on(directory: Path, image: Image, recording: Recording) -> list[str]:
     return violations(scenario.history.records)
 
 
-def run(seed: int, amount: int, make: Record = record, synchronous: Synchronous = "FULL") -> Tally:
+def run(
+    seed: int,
+    amount: int,
+    make: Record = record,
+    synchronous: Synchronous = "FULL",
+    cuts: Cuts = anywhere,
+    images_per_run: int = IMAGES_PER_RUN,
+) -> Tally:
     """So many images. `make` is replaced by broken builds, and by one that is not as durable."""
     chance = Random(seed)
     found: list[str] = []
@@ -130,7 +158,7 @@ def run(seed: int, amount: int, make: Record = record, synchronous: Synchronous 
             recording = make(run_seed)
             counts["runs"] += 1
             found += [f"piece {seed}, run {run_seed}: {fault}" for fault in recording.faults]
-            for image in images(recording, min(IMAGES_PER_RUN, amount - counts["images"]), chance):
+            for image in cuts(recording, min(images_per_run, amount - counts["images"]), chance):
                 faults = judge(directory, image, recording, synchronous)
                 if counts["images"] % GO_ON_EVERY == 0 and synchronous == "FULL" and not faults:
                     faults = go_on(directory, image, recording)

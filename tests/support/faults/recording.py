@@ -28,8 +28,13 @@ NAME = "journal.db"
 WAL_BYTES_CHECKPOINT = 60_000
 """Small, so that checkpoints are frequent."""
 
+WAL_BYTES_OF_FLOODS = 100_000
+"""Still small, but a batch of many rows is not folded in, with syncs, by its own commit."""
+
 LIVES = 4
 ACTS_PER_LIFE = 50
+_FLOODS = {15: Scenario.flood, 35: Scenario.ebb}
+"""In front of which acts of one of the lives."""
 
 
 @attrs.frozen
@@ -41,6 +46,8 @@ class Recording:
     states: list[Content]
     records: list[h.Record]
     places: list[int]
+    floods: list[int]
+    """Positions at which a batch of more than a hundred rows had been stored and answered."""
     faults: list[str]
     """What was already wrong during the run: a start found what it must not find."""
 
@@ -73,8 +80,9 @@ def record(
     synchronous: Synchronous = "FULL",
     swallows_syncs: bool = False,
     committer: MakeCommitter = make_committer,
+    kind_of_journal: type[WitnessedJournal] = WitnessedJournal,
 ) -> Recording:
-    """Run it all. `swallows_syncs` and another `committer` are for broken builds."""
+    """Run it all. `swallows_syncs`, another `committer` and journal are for broken builds."""
     chance = Random(seed)
     with memory_directory() as directory, taped(swallows_syncs=swallows_syncs) as tape:
 
@@ -84,16 +92,21 @@ def record(
         witness = Witness(position, is_durable=synchronous == "FULL")
         scenario = Scenario(chance, position, committer)
         platter, read = Platter(), 0
+        floods = list[int]()
+        flooded_life = chance.randrange(LIVES)
         for life in range(LIVES):
-            journal = WitnessedJournal(
+            journal = kind_of_journal(
                 str(directory / NAME),
                 witness,
                 vfs=tape.name,
                 synchronous=synchronous,
-                wal_bytes_checkpoint=WAL_BYTES_CHECKPOINT,
+                wal_bytes_checkpoint=WAL_BYTES_OF_FLOODS,
             )
             scenario.begin(journal)
-            for _ in range(ACTS_PER_LIFE):
+            for place in range(ACTS_PER_LIFE):
+                if life == flooded_life and place in _FLOODS:
+                    _FLOODS[place](scenario)
+                    floods.append(position())
                 scenario.act()
             scenario.end()
             if life % LIVES == LIVES - 1 or chance.random() < 0.3:
@@ -116,5 +129,6 @@ def record(
             witness.states,
             scenario.history.records,
             scenario.history.places,
+            floods,
             witness.faults,
         )

@@ -18,7 +18,7 @@ from stoker.proto import limits
 from stoker.proto import messages as m
 from stoker.proto import work as w
 from stoker.proto.messages import Message, Refusal
-from stoker.proto.model import FINAL_STATES
+from stoker.proto.model import FINAL_STATES, Overflow
 from stoker.proto.queuerules import QueueRules
 
 from .. import history as h
@@ -27,7 +27,12 @@ from ..lockstep import FakeClock
 from .station import Station
 
 POLICY = {"backoff_ms": 200, "backoff_cap_ms": 2000}
-RULES = Rules(queue_default=QueueRules(jobs_max=60, policy=POLICY))
+FLOODED = "flooded"
+RULES = Rules(
+    queue_default=QueueRules(jobs_max=60, policy=POLICY),
+    # What is too much for it is stored at once all the same, and nobody has to work it off.
+    queues={FLOODED: QueueRules(jobs_max=5, overflow=Overflow.DEAD, policy=POLICY)},
+)
 RETENTION = Retention(done_kept_ms=600_000, done_kept_max=12, dead_kept_ms=600_000, dead_kept_max=6)
 
 KINDS = ("send", "digest")
@@ -37,6 +42,10 @@ REPEATABLE = 10
 
 LEAP_MS = 20 * limits.MINUTE_MS
 """Longer than ids of the library are remembered."""
+
+FLOOD_JOBS_MIN = 110
+FLOOD_JOBS_MAX = 160
+"""Many times what any other batch has, and no more, because each image that is made afterwards holds them."""
 
 FINISH_ROUNDS_MAX = 200
 
@@ -189,16 +198,31 @@ class Scenario:
         if self.chance.random() < 0.5:
             self.station.pump()
 
+    def flood(self) -> None:
+        """A client enqueues more than a hundred jobs in one go, which are one batch."""
+        for _ in range(self.chance.randint(FLOOD_JOBS_MIN, FLOOD_JOBS_MAX)):
+            self._ask_for(self._new_job()._replace(payload=b"", queue=FLOODED))
+        self.station.pump()
+
+    def ebb(self) -> None:
+        """An operator drops what is left of a flood, which is one batch as well."""
+        self.station.ask(self._client, m.Drop(queue=FLOODED))
+        self.station.pump()
+
     def _enqueue(self) -> None:
         for _ in range(self.chance.randint(1, 3)):
-            self._enqueued += 1
-            message = self._new_job(f"job-{self._enqueued}")
-            self._unknown[message.id] = message
+            message = self._new_job()
             self._ids = [*self._ids[-30:], message.id]
-            self.station.ask(self._client, message)
+            self._ask_for(message)
 
-    def _new_job(self, id: str) -> m.Enqueue:
+    def _ask_for(self, message: m.Enqueue) -> None:
+        self._unknown[message.id] = message
+        self.station.ask(self._client, message)
+
+    def _new_job(self) -> m.Enqueue:
         chance = self.chance
+        self._enqueued += 1
+        id = f"job-{self._enqueued}"
         size = chance.choice((0, 20, 200, 200, 1500, 6000))
         return m.Enqueue(
             id,

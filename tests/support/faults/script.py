@@ -23,6 +23,9 @@ from .account import WORKER, Account, now_ms
 from .speaker import DEADLINE_S, HaltedError, Speaker
 
 KIND = "kind"
+FLOOD_KIND = "flooding"
+"""One that nobody knows: its jobs wait for ever."""
+FLOOD_JOBS = 240
 LATER_MS = 3_600_000
 _NONCE = "script-worker"
 
@@ -98,6 +101,11 @@ class Script:
         self._ask(m.Wait(self._id(10)), m.Show(self._id(11)))
         self._ask(m.Cancel(self._id(22)))
         self._ask(m.Status())
+
+    def flood(self) -> None:
+        """Beyond the sixty: hundreds of jobs in one piece, as a client's bulk enqueue sends them."""
+        ids = [f"{self._name}-bulk-{number:03}" for number in range(FLOOD_JOBS)]
+        self._ask(*(m.Enqueue(id, FLOOD_KIND, b"", queue=f"{self._name}-bulk") for id in ids))
 
     # --- after a loss ----------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-TESTS = Path(__file__).parents[2]
+from support.paths import TESTS, python_path
 
 _PRELOADED = (
     "stoker.cli.main",
@@ -78,6 +78,7 @@ class Spawner:
             [sys.executable, "-m", "support.faults.spawner", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             cwd=TESTS,
+            env=os.environ | {"PYTHONPATH": python_path(TESTS)},
             stdin=subprocess.DEVNULL,
         )
         theirs.close()

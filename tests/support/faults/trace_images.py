@@ -33,6 +33,8 @@ from .witness import ExaminedJournal
 
 PLAYS_PER_LIFE = 2
 LIVES = 4
+FLOODED_LIFE = 0
+"""In which a client enqueues hundreds of jobs at once. They stay in the journal, so once in a trace is enough."""
 IMAGES_PER_TRACE = 1000
 
 
@@ -73,6 +75,8 @@ def _live(place: Place, broker: Broker, trace: Trace, script: Script, life: int,
             script.come_back()
         for play in range(PLAYS_PER_LIFE):
             script.play(f"life{life}-{play}")
+        if life == FLOODED_LIFE:
+            script.flood()
         if chance.random() < 0.5:
             gate.process.send_signal(signal.SIGTERM)
             gate.process.wait(START_S)

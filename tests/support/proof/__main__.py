@@ -7,6 +7,7 @@ when it was told to end: what is done is written down, what was under way is not
 import argparse
 import contextlib
 import os
+import random
 import signal
 import sys
 import time
@@ -15,15 +16,25 @@ from typing import Any
 
 from support.proof.harness import Harness
 from support.proof.harnesses import all_harnesses
-from support.proof.ledger import Ledger
+from support.proof.ledger import DamagedLedgerError, Ledger
 from support.proof.run import broken, replay, run_piece, run_pieces, runnable, say_piece, share
 from support.proof.table import PAGE, rewrite
+
+SEED_DRAWN_MAX = 1_000_000
 
 
 def main(arguments: Sequence[str]) -> int:
     """The whole command."""
     every = all_harnesses()
     asked = _parse(arguments, every)
+    try:
+        return _run(asked, every)
+    except DamagedLedgerError as error:
+        _say(str(error))
+        return 1
+
+
+def _run(asked: Any, every: Mapping[str, Harness]) -> int:
     chosen = {name: every[name] for name in asked.harness or every}
     ledger = Ledger()
     _prepare_process()
@@ -33,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     if asked.table:
         _rewrite(every, ledger)
         return 0 if _is_clean(every, ledger) else 1
-    if asked.seed is not None:
+    if asked.seed is not None or asked.amount is not None:
         return _replay(chosen[asked.harness[0]], asked.seed, asked.amount)
     return _prove(chosen, every, ledger, asked)
 
@@ -46,13 +57,17 @@ def _parse(arguments: Sequence[str], every: Mapping[str, Harness]) -> Any:
     parser.add_argument("--list", action="store_true", help="list harnesses and how far they are")
     parser.add_argument("--table", action="store_true", help=f"only rewrite the table in {PAGE.name}")
     parser.add_argument("--seed", type=int, help="run one piece again, and write nothing down")
-    parser.add_argument("--amount", type=int, help="how much of it (default: the harness's piece)")
+    parser.add_argument(
+        "--amount", type=int, help="the same, so much of it; without --seed by a seed of its own"
+    )
     asked = parser.parse_args(arguments)
     for name in asked.harness:
         if name not in every:
             parser.error(f"no harness {name}; there are {', '.join(every)}")
-    if (asked.seed is not None and len(asked.harness) != 1) or (asked.seed is None and asked.amount):
-        parser.error("--seed and --amount run one harness again: name it, and give --seed")
+    if (asked.seed is not None or asked.amount is not None) and len(asked.harness) != 1:
+        parser.error("--seed and --amount are for one harness: name it")
+    if asked.amount is not None and asked.amount < 1:
+        parser.error("--amount is at least 1")
     return asked
 
 
@@ -83,7 +98,10 @@ def _rewrite(every: Mapping[str, Harness], ledger: Ledger) -> None:
         _say(f"{PAGE} is up to date again")
 
 
-def _replay(harness: Harness, seed: int, amount: int | None) -> int:
+def _replay(harness: Harness, seed: int | None, amount: int | None) -> int:
+    if seed is None:
+        seed = random.randrange(1, SEED_DRAWN_MAX)
+        _say(f"{harness.name}: by seed {seed}")
     piece = run_piece(harness, seed, amount or harness.piece, _say)
     if piece is None:
         return 1

@@ -22,6 +22,10 @@ WRITTEN_BY_RUNS = ("tests/faults/results", "docs/guarantees.md")
 """A run changes these itself: they do not make the tree another one."""
 
 
+class DamagedLedgerError(ValueError):
+    """A line is none. Nothing is counted while it is there: it may have had a violation."""
+
+
 class Piece(NamedTuple):
     """One line of the ledger."""
 
@@ -43,9 +47,9 @@ class Ledger:
         self.directory = directory
 
     def pieces(self, harness: str) -> list[Piece]:
-        """All of a harness, oldest first. ValueError names the line that is none."""
+        """All of a harness, oldest first. DamagedLedgerError names the line that is none."""
         path = self._path(harness)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        lines = path.read_bytes().splitlines() if path.exists() else []
         return [_parsed(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
 
     def add(self, piece: Piece) -> None:
@@ -68,11 +72,16 @@ class Ledger:
         return self.directory / f"{harness}.jsonl"
 
 
-def _parsed(line: str, place: str) -> Piece:
+def _parsed(line: bytes, place: str) -> Piece:
     try:
-        return Piece(**json.loads(line))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{place} is no piece: {error}") from None
+        piece = Piece(**json.loads(line))
+        # Whatever else is wrong with a field, these are what is added up.
+        sum(piece.counts.values(), piece.seed + piece.amount)
+        list(piece.violations)
+    except (ValueError, TypeError, AttributeError) as error:
+        advice = "bring it back from the history, or take it out and run that piece again"
+        raise DamagedLedgerError(f"{place} is no piece: {error}; {advice}") from None
+    return piece
 
 
 def today() -> str:

@@ -1,0 +1,223 @@
+"""Honest clients beside a crowd that talks as much as it can, and after it has gone.
+
+A broker and a pool as they are run; an honest client enqueues a job and waits for its end, again and again,
+and asks for the status now and then. Windows take turns: without the crowd, beside it, and right after it has
+gone, when much of what it said is still unheard. The crowd is a process of its own (`talkers`).
+
+Judged: the slowest one in a hundred of a window, by the median of all windows of that sort, so that a
+neighbour on this machine who slows one or two of them decides nothing; the time for a status; the
+broker's memory at its peak; and that it comes to rest when it has heard all that was said.
+"""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from support.faults.talkers import HUSH, TALK
+from support.proof.harness import Harness, Tally
+from support.stack import STOKER, Stack
+from support.waiting import wait_until
+
+TESTS = Path(__file__).parents[2]
+WORKERS = 4
+TURNS = 3
+"""So often the crowd comes, and goes."""
+
+WINDOWS = 2
+"""Of each sort, each time."""
+
+JOBS = 200
+"""Of one window."""
+
+STATUS_EVERY = 5
+"""So many jobs."""
+
+SLOWER_MAX = 2.0
+NOT_SLOW_S = 0.030
+"""Below this nothing is slow, however fast it was without the crowd: three things are said for each job (enqueue, wait, ack), and each may
+find the broker in a round that has just begun, which may last 10 ms."""
+
+STATUS_S_MAX = 1.0
+"""A report waits for its turn, and hundreds of others wait for theirs. The median of the windows' slowest."""
+
+PEAK_MIB_MAX = 200
+"""A broker alone has 40; of each in a crowd of a thousand it has one read, 64 KiB; and room for the allocator."""
+
+REST_S = 120.0
+"""In which a broker hears out a thousand of them. They say 40 MiB, in requests of 20 bytes."""
+
+IDLE_MAX = 0.1
+"""Of a core: a broker at rest takes less."""
+
+LOOK_S = 0.25
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Conditions(NamedTuple):
+    """What a trial can be told, for the sake of short ones, and of those that are to find a broken broker."""
+
+    broker: str = STOKER
+    turns: int = TURNS
+    jobs: int = JOBS
+    slower_max: float = SLOWER_MAX
+    not_slow_s: float = NOT_SLOW_S
+
+
+USUAL = Conditions()
+
+
+def run(seed: int, amount: int) -> Tally:
+    """A crowd of so many."""
+    return run_with(USUAL, seed, amount)
+
+
+def run_with(conditions: Conditions, seed: int, amount: int) -> Tally:
+    """The same under other conditions."""
+    with tempfile.TemporaryDirectory(prefix="stk-", dir="/tmp") as directory, Stack(Path(directory)) as stack:
+        stack.broker_call = conditions.broker
+        stack.start_broker()
+        stack.start_pool("trials:app", WORKERS)
+        trial = Trial(stack, seed, amount, conditions)
+        trial.run()
+        return Tally(trial.counts, [f"talking crowd, seed {seed}: {fault}" for fault in trial.faults])
+
+
+class Window:
+    """What the honest client saw in each window of one sort."""
+
+    def __init__(self) -> None:
+        self.slowest_s: list[float] = []
+        """The time in which all but one in a hundred of the jobs were done."""
+        self.job_count = 0
+        self.status_s: list[float] = []
+        """The longest for a status."""
+
+    def measure(self, stack: Stack, jobs: int) -> None:
+        """One more."""
+        jobs_s: list[float] = []
+        status_s: list[float] = []
+        for number in range(jobs):
+            jobs_s.append(_took_s(lambda: stack.client.enqueue("noop").wait(timeout_s=60)))
+            if number % STATUS_EVERY == 0:
+                status_s.append(_took_s(stack.client.status))
+        self.job_count += jobs
+        self.slowest_s.append(sorted(jobs_s)[-1 - jobs // 100])
+        self.status_s.append(max(status_s))
+
+
+def _took_s(call: Callable[[], Any]) -> float:
+    began_s = time.monotonic()
+    call()
+    return time.monotonic() - began_s
+
+
+class Trial:
+    """One crowd, which comes and goes."""
+
+    def __init__(self, stack: Stack, seed: int, amount: int, conditions: Conditions) -> None:
+        assert stack.broker is not None
+        self._stack, self._seed, self._amount, self._conditions = stack, seed, amount, conditions
+        self._pid = stack.broker.pid
+        self._alone, self._beside, self._after = Window(), Window(), Window()
+        self.counts: dict[str, int] = {}
+        self.faults: list[str] = []
+
+    def run(self) -> None:
+        with self._crowd() as crowd:
+            for _ in range(self._conditions.turns):
+                self._measure(self._alone)
+                _tell(crowd, TALK, b"there\n")
+                self._measure(self._beside)
+                _tell(crowd, HUSH, b"gone\n")
+                self._measure(self._after)
+                self._rest()
+            assert crowd.stdin is not None and crowd.stdout is not None
+            crowd.stdin.close()
+            report: dict[str, int] = json.loads(crowd.stdout.read())
+        self.counts["connections"] = report["connections"]
+        self.counts["honest"] = sum(window.job_count for window in (self._alone, self._beside, self._after))
+        self.counts["said_kib"] = report["said"] // 1024
+        if report["cut off"]:
+            self.faults.append(f"{report['cut off']} who read their answers were cut off")
+        self._judge_times()
+        self._judge_memory()
+
+    def _measure(self, window: Window) -> None:
+        for _ in range(WINDOWS):
+            window.measure(self._stack, self._conditions.jobs)
+
+    def _crowd(self) -> subprocess.Popen[bytes]:
+        arguments = (self._stack.socket, str(self._amount), str(self._seed))
+        command = [sys.executable, "-m", "support.faults.talkers", *arguments]
+        return subprocess.Popen(command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def _rest(self) -> None:
+        """Until it has heard all of them out."""
+        try:
+            wait_until(self._is_at_rest, "rest", deadline_s=REST_S)
+        except AssertionError:
+            self.faults.append(f"{REST_S:.0f} s after the crowd has gone the broker is still busy with it")
+
+    def _is_at_rest(self) -> bool:
+        before = _cpu_s(self._pid)
+        time.sleep(LOOK_S)
+        return _cpu_s(self._pid) - before < IDLE_MAX * LOOK_S
+
+    def _judge_times(self) -> None:
+        alone_s = statistics.median(self._alone.slowest_s)
+        self.counts["quiet_us"] = round(alone_s * 1e6)
+        for name, window in (("beside", self._beside), ("after", self._after)):
+            slowest_s, status_s = statistics.median(window.slowest_s), statistics.median(window.status_s)
+            self.counts[f"{name}_us"] = round(slowest_s * 1e6)
+            self.counts[f"status_{name}_us"] = round(status_s * 1e6)
+            if slowest_s > max(self._conditions.slower_max * alone_s, self._conditions.not_slow_s):
+                ms = f"{slowest_s * 1000:.0f} ms {name} the crowd, {alone_s * 1000:.0f} ms without it"
+                self.faults.append(f"the slowest job in a hundred takes {ms}")
+            if status_s > STATUS_S_MAX:
+                self.faults.append(f"a status takes {status_s * 1000:.0f} ms {name} the crowd")
+
+    def _judge_memory(self) -> None:
+        with open(f"/proc/{self._pid}/status", encoding="ascii") as file:
+            peak = next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmHWM"))
+        self.counts["peak_mib"] = peak
+        if peak > PEAK_MIB_MAX:
+            self.faults.append(f"the broker's memory had a peak of {peak} MiB")
+
+
+def _tell(crowd: subprocess.Popen[bytes], word: bytes, answer: bytes) -> None:
+    assert crowd.stdin is not None and crowd.stdout is not None
+    crowd.stdin.write(word)
+    crowd.stdin.flush()
+    said = crowd.stdout.readline()
+    assert said == answer, f"told {word!r}, the crowd says {said!r}"
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def needs() -> str:
+    """Whether so many connections are to be had."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * HARNESS.piece + 200
+    return f"the limit of descriptors is {hard}, and {wanted} are needed" if hard < wanted else ""
+
+
+HARNESS = Harness(
+    name="talking_crowd",
+    title="connections that talk as much as they can, read or not, stay or leave, beside honest clients",
+    unit="connections",
+    goal=9_000,
+    piece=1_000,
+    run=run,
+    needs=needs,
+)
