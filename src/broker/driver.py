@@ -367,7 +367,6 @@ class Driver:
             return
         older = self._named.get(key)
         if older is not None:
-            older.drain()
             self._intake.hear_out(older)
         self._departures.returned(key)
         self._named[key] = peer

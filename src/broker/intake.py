@@ -6,17 +6,18 @@ megabyte. So what was read is not all taken up at once:
 - **A share.** So many requests of one peer are taken up, then it is somebody else's turn: only a few at
   first, and the rest in turns. So who says little is heard in the round in which it spoke, however many
   others have much to say: those wait for their turns.
-- **A round.** What peers may say at first is bounded for all of them together, and so is the time for
-  turns. Who is not read in a round is ready still in the next. Workers and supervisors are heard in any
-  case: their heartbeats decide about jobs.
+- **A round.** What peers may say at first is bounded for all of them together, and a read by itself counts
+  as well. So is the time for turns. Who is not read in a round is ready still in the next, before those
+  who were. Of workers and supervisors more is taken up at once: their heartbeats decide about jobs.
 - **Being behind.** Nothing more is taken up of a peer that is behind with taking answers: those it has
   not read yet, those that wait for their commit, and those still to be made, for which room is
   reserved when their request is taken up. So nothing is made in advance for somebody who does not read.
   What is reserved for all peers together is bounded as well.
 - **Turns.** A costly request (a report, a listing, a look-up of much) is taken up only in a turn of its
-  peer. A round gives turns for some milliseconds, first come first served, and for less if somebody else
-  has something to say. So a report on a thousand queues holds others up once, and not as often as it was
-  asked for.
+  peer. A round gives turns for some milliseconds, and for less if somebody else has something to say: to
+  those who ask something costly and to those who say much alternately, each first come first served. So
+  a report on a thousand queues holds others up once, and not as often as it was asked for, and whoever
+  looks at one job does not wait behind all who enqueue thousands.
 
 A peer that waits for its turn, or is behind, is not read from, so what waits is bounded by one read.
 One that is gone is heard to its end, in turns as well, but nothing is made for it any more; and if it says
@@ -24,6 +25,7 @@ much of which nothing can come, the rest is thrown away.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import islice, zip_longest
 from typing import Any
 
 from ..proto import limits
@@ -65,6 +67,13 @@ QUEUED_MAX = 256
 
 SERVER_REQUESTS = 256
 """Of one worker or supervisor when it has been read."""
+
+HEARD_OUT_REQUESTS = 1024
+"""Of an older connection, before another speaks for the same worker: more than it has slots. What it has
+not heard to be confirmed, a worker says again."""
+
+ORDER_MAX = 64
+"""Peers of each sort that are looked at in a round for whose turn it is."""
 
 COSTLY_IN_SHARE = 32
 """A costly request is so much of a share as this many others."""
@@ -142,7 +151,10 @@ class Intake:
         self._is_stuck = is_stuck
         self._is_wanted = is_wanted
         self._looking_up = looking_up
-        self._turns: dict[Peer, None] = {}
+        self._talking: dict[Peer, None] = {}
+        self._asking: dict[Peer, None] = {}
+        """Those who wait for turns: the next of what they said is costly, or it is not."""
+        self._gone_requests = limits.INTEGER_MAX
         self._reserved_bytes = 0
         self._room = ROUND_REQUESTS
 
@@ -162,11 +174,12 @@ class Intake:
         if peer.holds & HOLD_TURN:
             return
         if peer.connection.role in _SERVERS:
-            self._take_up(peer, SERVER_REQUESTS)
+            share = SERVER_REQUESTS if self._room > 0 else FIRST_REQUESTS
         else:
             is_full = self._room < FIRST_REQUESTS or self._looking_up() >= LOOK_UPS_MAX
             share = LEAST_REQUESTS if is_full else FIRST_REQUESTS
-            self._room -= share - max(self._take_up(peer, share), 0)
+        # Somebody who sends his bytes one by one costs a read each.
+        self._room -= max(share - max(self._take_up(peer, share), 0), 1)
 
     def hear_more(self, peers: Iterable[Peer]) -> None:
         """These have been answered, and may have said more: now while there is room, or when their turn comes."""
@@ -177,8 +190,13 @@ class Intake:
                 self._take_up(peer, 0)
 
     def hear_out(self, peer: Peer) -> None:
-        """Take up all that a worker has said, because another connection speaks for it from now on."""
-        self._take_up(peer, limits.INTEGER_MAX, is_last=True)
+        """Take up what a worker has said, because another connection speaks for it from now on."""
+        peer.count_rest()
+        left = self._take_up(peer, HEARD_OUT_REQUESTS, is_last=True)
+        self._room -= HEARD_OUT_REQUESTS - left
+        if left <= 0:
+            peer.put_off = None
+            peer.connection.abandon()
 
     def defer(self, peers: Iterable[Peer]) -> None:
         """These may have more to say, but this round is over."""
@@ -188,7 +206,7 @@ class Intake:
     def looked_up(self, peer: Peer) -> None:
         """Nothing of that peer waits for the journal any more."""
         if peer.holds & HOLD_TURN:
-            self._turns[peer] = None
+            self._line_up(peer)
 
     @property
     def has_turns(self) -> bool:
@@ -196,23 +214,25 @@ class Intake:
 
         While nothing gets to the disk no room becomes free, and a report must get through.
         """
-        if not self._turns:
+        waiting_count = len(self._talking) + len(self._asking)
+        if not waiting_count:
             return False
-        look_ups_max = LOOK_UPS_MAX // min(len(self._turns), LOOK_UPS_SHARES)
+        look_ups_max = LOOK_UPS_MAX // min(waiting_count, LOOK_UPS_SHARES)
         has_room = self._reserved_bytes < RESERVED_BYTES_MAX and self._looking_up() < look_ups_max
         return has_room or self._is_stuck()
 
     def take_turns(self) -> None:
-        """Give turns while the round lasts, a few at most to each who waits, but always one."""
-        if not self._turns:
+        """Give turns while the round lasts, a few at most to each who waits, but always one of each sort."""
+        if not self._talking and not self._asking:
             return
         begun_ms = self._clock_ms()
         for _ in range(PASSES_MAX):
-            for peer in list(self._turns):
-                if not self.has_turns:
-                    return
-                if peer in self._turns:
-                    self._take_up(peer, TURN_REQUESTS, is_turn=True)
+            for peers in zip_longest(_first(self._asking), _first(self._talking)):
+                for peer in filter(None, peers):
+                    if not self.has_turns:
+                        return
+                    if peer in self._asking or peer in self._talking:
+                        self._take_up(peer, TURN_REQUESTS, is_turn=True)
                 taken_ms = self._clock_ms() - begun_ms
                 if taken_ms >= TURNS_MS or (taken_ms >= TURNS_LEAST_MS and self._is_wanted()):
                     return
@@ -221,14 +241,23 @@ class Intake:
         peer.hold(HOLD_TURN)
         if len(peer.queued) < QUEUED_MAX:
             # Else its turn comes when those are looked up.
-            self._turns[peer] = None
+            self._line_up(peer)
+
+    def _line_up(self, peer: Peer) -> None:
+        event = peer.put_off
+        asks = isinstance(event, Request) and type(event.message) in _COSTLY
+        (self._asking if asks else self._talking)[peer] = None
+
+    def _leave_line(self, peer: Peer) -> None:
+        self._talking.pop(peer, None)
+        self._asking.pop(peer, None)
 
     def _take_up(self, peer: Peer, left: int, *, is_turn: bool = False, is_last: bool = False) -> int:
         """Take up so much of what it has said; how much of that was left.
 
         Who has said no more than that is not kept waiting for a turn: what it says next is heard at once.
         """
-        self._turns.pop(peer, None)
+        self._leave_line(peer)
         connection = peer.connection
         is_new = is_at_rest = False
         is_behind = peer.is_behind
@@ -237,7 +266,7 @@ class Intake:
                 break
             event, peer.put_off = peer.put_off or connection.next_event(), None
             if event is None:
-                if peer.gone and peer.read_rest():
+                if (peer.gone or is_last) and peer.read_rest():
                     continue
                 is_at_rest = True
                 break
@@ -246,8 +275,10 @@ class Intake:
                 break
             is_new = True
             left -= 1
-            if peer.gone and self._in_vain(peer, event):
-                continue
+            if peer.gone:
+                if self._in_vain(peer, event):
+                    continue
+                event = self._unheard(event)
             if not isinstance(event, Request):
                 self._said(peer, event)
                 left -= len(event.data) // MADE_BYTES_IN_SHARE
@@ -275,6 +306,17 @@ class Intake:
         if peer.vain_count > VAIN_MAX:
             peer.connection.abandon()
         return True
+
+    def _unheard(self, event: Event) -> Event:
+        """A request of somebody who is gone, under a number of its own.
+
+        Nobody reads the answer. But the number that was given, which in text mode is mostly none, may be
+        that of a request that still waits, and then it could not be used.
+        """
+        if not isinstance(event, Request):
+            return event
+        self._gone_requests += 1
+        return event._replace(number=self._gone_requests)
 
     def _rest(self, peer: Peer, *, is_behind: bool, is_at_rest: bool, is_new: bool) -> None:
         if peer.connection.is_text and peer.unanswered and not peer.gone:
@@ -334,7 +376,7 @@ class Intake:
 
     def left(self, peer: Peer) -> None:
         """It has ended: nothing is owed to it any more."""
-        self._turns.pop(peer, None)
+        self._leave_line(peer)
         peer.unhold(HOLD_TURN)
         self._change(peer, -peer.reserved_bytes)
         peer.owes.clear()
@@ -342,3 +384,7 @@ class Intake:
     def _change(self, peer: Peer, bytes: int) -> None:
         peer.reserved_bytes += bytes
         self._reserved_bytes += bytes
+
+
+def _first(waiting: dict[Peer, None]) -> list[Peer]:
+    return list(islice(waiting, ORDER_MAX))

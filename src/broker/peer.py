@@ -8,9 +8,12 @@ A peer is read from unless something holds it (`HOLD_...`). A peer that is held 
 or the death of its process is seen at once, and what it had sent before is read to the last byte.
 """
 
+import fcntl
 import os
 import signal
 import socket
+import termios
+from array import array
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -49,10 +52,6 @@ ANSWER_BYTES = 256
 """Counted for an answer of a request that is not known to have a large one. In memory an answer that is
 decided takes about so much."""
 
-REST_READS_MAX = 64
-"""More than any socket buffer holds. Without a bound, a child that inherited the connection of a dead
-process and writes without end would be heard for ever."""
-
 
 class Peer:
     """See the module. `ready` and `process_ended` are called by the poller."""
@@ -62,7 +61,7 @@ class Peer:
         "_outgoing",
         "_outgoing_bytes",
         "_poller",
-        "_rest_reads_left",
+        "_rest_bytes_left",
         "_socket",
         "_unsent",
         "broken",
@@ -136,7 +135,7 @@ class Peer:
         """All that its socket has taken."""
         self.reason = ""
         self._poller = poller
-        self._rest_reads_left = REST_READS_MAX
+        self._rest_bytes_left: int | None = None
         self.holds = 0
         self._interest = IN
         self._outgoing: list[bytes] = []
@@ -165,6 +164,7 @@ class Peer:
 
     def lose(self) -> None:
         """Nobody can be answered any more. What was said before counts to the last byte."""
+        self.count_rest()
         self.gone = True
         self._poller.remove(self._socket.fileno())
         self.on_input(self)
@@ -176,34 +176,38 @@ class Peer:
         self.exited = True
         self.lose()
 
+    def count_rest(self) -> None:
+        """What is in the socket now is all that `read_rest` will read, and the end of file behind it.
+
+        A child that inherited the connection of a dead process may write without end.
+        """
+        if self._rest_bytes_left is None and self._socket.fileno() >= 0:
+            self._rest_bytes_left = 1 + _unread_bytes(self._socket)
+
     def read_rest(self) -> bool:
-        """One read of what is still there, whatever holds the peer; whether there was anything."""
-        if not self._rest_reads_left:
+        """One read of what was there then, whatever holds the peer; whether there was anything."""
+        if self._rest_bytes_left is None or self._rest_bytes_left <= 0:
             return False
-        self._rest_reads_left -= 1
-        return self._read()
+        count = self._read()
+        self._rest_bytes_left -= count
+        return count > 0
 
-    def drain(self) -> None:
-        """Read all that is there."""
-        while self.read_rest():
-            pass
-
-    def _read(self) -> bool:
-        """One read; whether there may be more."""
+    def _read(self) -> int:
+        """One read; how many bytes that were."""
         if self.holds & HOLD_OVER:
-            return False
+            return 0
         try:
             data = self._socket.recv(limits.READ_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
-            return False
+            return 0
         except OSError:
             data = b""
         if data:
             self.connection.receive_data(data)
-            return True
-        self.connection.receive_eof()
-        self.hold(HOLD_OVER)
-        return False
+        else:
+            self.connection.receive_eof()
+            self.hold(HOLD_OVER)
+        return len(data)
 
     def hold(self, reason: int) -> None:
         """Do not read from it for now."""
@@ -305,3 +309,9 @@ class Peer:
             self._poller.remove(self.pidfd)
             os.close(self.pidfd)
             self.pidfd = None
+
+
+def _unread_bytes(connected: socket.socket) -> int:
+    count = array("i", [0])
+    fcntl.ioctl(connected, termios.FIONREAD, count)
+    return count[0]

@@ -20,8 +20,8 @@ if a round ends with some of them."""
 LOOKS_MAX = 4
 """Of one `gather`, when each of them has shown all that was ready."""
 
-ALL_LOOKS_MAX = 4096
-"""Of one `poll_all`: far more than there are peers, unless some of them write without end."""
+FULL_LOOKS_MAX = 64
+"""Of one `gather`, when there were always more: in any case it comes to an end."""
 
 Handler = Callable[[int], None]
 
@@ -80,7 +80,9 @@ class Poller:
         Who became ready meanwhile shares the commit, which costs far more than another look.
         """
         looks_left = LOOKS_MAX
-        while looks_left and has_room():
+        for _ in range(FULL_LOOKS_MAX):
+            if not looks_left or not has_room():
+                return
             handled = self.poll()
             if not handled:
                 return
@@ -88,8 +90,8 @@ class Poller:
                 looks_left -= 1
 
     def poll_all(self) -> None:
-        """Handle until nothing is ready any more, within reason."""
-        for _ in range(ALL_LOOKS_MAX):
+        """Handle everybody who is ready now, and once more who has more; nobody can make it last."""
+        for _ in range(2 * (len(self._handlers) // EVENTS_MAX + 1)):
             if not self.poll():
                 return
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from stoker.broker.poller import EVENTS_MAX, IN, LOOKS_MAX, Poller
+from stoker.broker.poller import EVENTS_MAX, FULL_LOOKS_MAX, IN, LOOKS_MAX, Poller
 
 
 class Desk:
@@ -55,6 +55,17 @@ def test_gathering_ends_when_there_is_no_room_and_goes_on_with_the_others(desk: 
     desk.poller.gather(lambda: next(room))
     assert desk.handled.total() == 3 * EVENTS_MAX
     assert set(desk.handled.values()) == {1}
+
+
+def test_gathering_ends_although_there_are_always_more(desk: Desk) -> None:
+    desk.poller.gather(lambda: True)
+    assert desk.handled.total() == FULL_LOOKS_MAX * EVENTS_MAX
+
+
+def test_handling_everybody_ends_although_there_are_always_more(desk: Desk) -> None:
+    desk.poller.poll_all()
+    assert min(desk.handled.values()) >= 2
+    assert desk.handled.total() <= 3 * len(desk.handled)
 
 
 def test_gathering_ends_after_a_few_looks_that_showed_everybody() -> None:
