@@ -75,6 +75,8 @@ class Chores:
         }
         self._minutes = Minutes(log)
         self._visiting = False
+        self._is_put_off = False
+        """A checkpoint waits for the end of the visit that is out."""
         self._pruning = False
         self._seen = 0
 
@@ -119,12 +121,16 @@ class Chores:
         return RETRY_MS
 
     def _checkpoint(self) -> int:
-        if self._visiting:
-            return CHECKPOINT_MS
+        # Not asked again and again while a disk does not answer: the end of the visit is enough.
+        self._is_put_off = self._visiting
+        if not self._visiting:
+            self._look_at_log()
+        return TICK_MS
+
+    def _look_at_log(self) -> None:
         if self._runner.submitted != self._seen:
             self._visit(lambda journal: journal.checkpoint_if_due(), lambda _: None)
             self._seen = self._runner.submitted
-        return TICK_MS
 
     def _survey(self) -> int:
         if not self._visiting:
@@ -172,5 +178,9 @@ class Chores:
                 self._log.event("chore_put_off", burst=1, error=error)
             else:
                 self._failed(error)
+                return
+            if self._is_put_off:
+                self._is_put_off = False
+                self._look_at_log()
 
         self._runner.submit(work, came_back)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .refusals import FileForeignError, JournalLostEarlierError
 from .regular import open_regular
-from .whereabouts import Inodes, missing_of
+from .whereabouts import GONE, Inodes, missing_of
 
 LAST_ERROR = "last_error"
 
@@ -87,10 +87,18 @@ def refuse_lost(directory: str, error: LastError) -> None:
 
     A start would else begin with what lies there now, or with nothing, and nobody would hear of what is gone.
     """
+    note = os.path.join(directory, LAST_ERROR)
+    for name, inode in error.lost_files:
+        if inode == GONE:
+            raise JournalLostEarlierError(
+                os.path.join(directory, name),
+                f"was cut short or written over under the last broker; restore a snapshot, and remove {note}, "
+                "or remove only that to go on with what is there",
+            )
     path = missing_of(directory, error.lost_files)
     if path is not None:
         raise JournalLostEarlierError(
             path,
-            f"is not the file that the last broker wrote to; bring that one back, or remove "
-            f"{os.path.join(directory, LAST_ERROR)} to go on with what is there",
+            f"is not the file that the last broker wrote to; bring that one back, or remove {note} to go on "
+            "with what is there",
         )

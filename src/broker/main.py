@@ -332,8 +332,8 @@ def _close_journal(thread: JournalThread, log: Log) -> None:
         return
     thread.collect()
     for error in failures:
-        if isinstance(error, JournalLostError):
-            # Anything else leaves files from which the next start has everything.
+        if isinstance(error, JournalBrokenError):
+            # As while serving. A full disk only leaves a log, from which the next start has everything.
             raise error
         log.event("journal_not_closed", reason=error)
 

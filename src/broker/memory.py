@@ -182,6 +182,8 @@ class MemoryJournal:
         for number in long:
             del disk.outcomes[number][: -limits.OUTCOMES_KEPT]
         disk.kinds.update((kind, (pool, dict(policy))) for kind, pool, policy in changes.kinds)
+        for kind in changes.kinds_forgotten:
+            disk.kinds.pop(kind, None)
         for queue, is_paused in changes.paused:
             (disk.paused.add if is_paused else disk.paused.discard)(queue)
         if changes.sequence is not None:

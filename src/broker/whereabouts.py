@@ -20,6 +20,9 @@ Identity = tuple[int, int]
 Inodes = Sequence[tuple[str, int]]
 """Names in the directory, each with the inode of the file that belongs there."""
 
+GONE = 0
+"""In place of an inode, which is never 0: what was in the file is in none any more."""
+
 
 class JournalLostError(JournalBrokenError):
     """What is written from now on could not be found again. `files` have to come back, if it was files."""

@@ -114,7 +114,7 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> list[str]:
             text(pool.get("workers"), "-"),
             "connected" if pool.get("connected", True) else "disconnected",
             text(pool.get("code"), "-"),
-            text(", ".join(str(kind) for kind in listing(pool.get("kinds"))), "-"),
+            _joined(pool, "kinds"),
         ]
         for pool in pools
     ]
@@ -127,11 +127,19 @@ def _workers(workers: Sequence[Mapping[str, Any]]) -> list[str]:
             text(worker.get("name"), "-"),
             text(worker.get("pid"), "-"),
             text(worker.get("state"), "-"),
-            text(", ".join(str(job) for job in listing(worker.get("jobs"))), "-"),
+            _joined(worker, "jobs"),
         ]
         for worker in workers
     ]
     return table(["worker", "pid", "state", "jobs"], rows, frozenset({"pid"})) if rows else []
+
+
+def _joined(row: Mapping[str, Any], name: str) -> str:
+    """A list of a row, and how many more there are."""
+    words = [str(word) for word in listing(row.get(name))]
+    if left_out := row.get(f"{name}_left_out"):
+        words.append(f"and {left_out} more")
+    return text(", ".join(words), "-")
 
 
 def _storage(storage: Mapping[str, Any], directory: str) -> list[str]:

@@ -9,7 +9,12 @@ from pathlib import PurePath
 
 from ..broker.files import JOURNAL, LOCK, check_directory, check_files, check_place
 from ..broker.lasterror import LAST_ERROR, LastError, read_last_error, refuse_lost
-from ..broker.refusals import FileForeignError, JournalLostEarlierError, StartRefusedError
+from ..broker.refusals import (
+    DirectoryUnsafeError,
+    FileForeignError,
+    JournalLostEarlierError,
+    StartRefusedError,
+)
 from ..broker.regular import open_regular
 from ..config.people import OVERFLOW_ID
 from .finding import Finding, Level
@@ -70,7 +75,20 @@ def is_directory(path: str, uid: int) -> bool:
     except FileNotFoundError:
         check_place(path, uid=uid)
         return False
+    except DirectoryUnsafeError:
+        _refuse_anothers(path, uid)
+        raise
     return True
+
+
+def _refuse_anothers(path: str, uid: int) -> None:
+    """What belongs to somebody else is not for this user to change, so a broker's advice is not for him."""
+    owner = os.lstat(path).st_uid
+    if owner != uid and os.geteuid() not in (0, owner):
+        raise DirectoryUnsafeError(
+            path,
+            f"belongs to uid {owner}, not to uid {uid}; choose another with --data, or run this as its owner",
+        )
 
 
 def missing(path: str, check: str = CHECK) -> Finding:

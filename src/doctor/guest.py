@@ -43,6 +43,9 @@ def check_guest(socket: str, host: int, found: Listening) -> Iterator[Finding]:
 
 
 def _check_way(directory: str, host: int) -> Iterator[Finding]:
+    if _owner(directory, stat.S_ISDIR) == os.geteuid():
+        # Nobody could stand in for a broker there but this user himself.
+        return
     try:
         is_directory(directory, host)
     except DirectoryUnusableError:
@@ -61,7 +64,8 @@ def _check_door(path: str, host: int, found: Listening) -> Finding:
         what = f"{path}: pid {found.pid} listens there and runs as uid {found.uid}, not as uid {host}"
         return Finding(Level.ERROR, CHECK, what, "do not give it anything; tell the owner")
     if not found.trouble:
-        return Finding(Level.ERROR, CHECK, f"{path}: is not there: no broker listens", "have it started")
+        advice = "have it started, or name its socket with --socket"
+        return Finding(Level.ERROR, CHECK, f"{path}: is not there: no broker listens", advice)
     if found.trouble == ABANDONED:
         return Finding(Level.ERROR, CHECK, f"{path}: {found.trouble}", "have it started")
     return Finding(

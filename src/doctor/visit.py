@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ..broker.files import BALLAST, JOURNAL
 from ..config.settings import BrokerSettings
-from ..config.sources import Effective
+from ..config.sources import DEFAULT, Effective
 from .directory import check_last_error, check_state, nearest, owner_of
 from .disk import check_disk, disk_of
 from .finding import Finding
@@ -28,7 +28,7 @@ def visit(
     yield from check_versions(installed())
     yield from check_kernel(features())
     yield from check_settings(effective, unreadable)
-    host = host_of(settings.socket, settings.data, os.geteuid())
+    host = host_of(settings.socket, _data_meant(settings, effective), os.geteuid())
     if host is not None:
         yield from check_guest(settings.socket, host, listening(settings.socket))
         yield from _check_copy(journal)
@@ -40,6 +40,12 @@ def visit(
     yield from _check_copy(journal)
     if settings.data and journal is None:
         yield from _check_journal(settings.data)
+
+
+def _data_meant(settings: BrokerSettings, effective: Effective) -> str:
+    """Where only a socket was named, a directory of this user's own says nothing about whose broker that is."""
+    socket, data = (effective.values[name].origin for name in ("broker.socket", "broker.data"))
+    return "" if data == DEFAULT != socket else settings.data
 
 
 def _check_data(path: str, low_water_bytes: int) -> Iterator[Finding]:

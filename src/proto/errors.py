@@ -86,6 +86,9 @@ REFUSALS: dict[str, str] = {
     " would be too many queues.",
     "ids_full": "Too many job ids are being remembered.",
     "waits_full": "Too many requests are waiting for their answer.",
+    "pools_full": "As many supervisors are connected as the broker has room for. There is room when one ends.",
+    "kinds_full": "There would be more kinds than the broker keeps. Those that no pool and no live job names are"
+    " forgotten after a while.",
     "storage_full": "The disk is full or nearly so; enqueues are refused until space returns.",
     "job_not_found": "No such job: it never existed, was dropped, or is past its retention.",
     "too_late": "The job is already in a final state, which `detail` names.",

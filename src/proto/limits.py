@@ -196,7 +196,20 @@ LIVE_JOBS_MAX_DEFAULT = 2_000_000
 """Of all queues together: each takes about a kilobyte of the broker's memory."""
 
 QUEUES_MAX = 4096
-"""That hold or held a job, or are paused. A report looks at each of them, which takes 20 ms with so many."""
+"""That hold or held a job, or are paused. A report looks at each of them, which takes 20 ms with so many.
+`default` and those that are configured come on top, and what jobs that are there already are moved to."""
+
+KINDS_MAX = 4096
+"""Whose policies are known, four full lists. Each is kept and journalled until room is needed for others, and
+looked at for each heartbeat of a supervisor."""
+
+KINDS_LOOKED_MS = MINUTE_MS
+"""How often those are looked for that nobody needs any more: all live jobs are looked at for that. Not sooner
+after a start either, so that pools can come back first."""
+
+POOLS_MAX = 64
+"""Supervisors that are known at once: far more than one machine has use for. Each may come with a full list of
+kinds, which takes half a megabyte."""
 
 DONE_KEPT_MS_DEFAULT = DAY_MS
 DONE_KEPT_MAX_DEFAULT = 100_000
@@ -227,6 +240,10 @@ CONFIG_BYTES_MAX = 1 * MIB
 
 STATUS_ROWS_MAX = 1000
 """Queues, workers, pools and kinds that `status` names one by one; `left_out` counts the rest."""
+
+STATUS_ROW_ITEMS_MAX = 50
+"""Kinds of one of those pools, and jobs of one of those workers. With the longest ids for as many jobs of each
+worker a `status` takes half of a frame."""
 
 WARNINGS_MAX = 100
 

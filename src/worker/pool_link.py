@@ -30,6 +30,12 @@ _KILL = work.OPS[work.Kill][0]
 _FATAL = frozenset({"forbidden", "version_mismatch", "bad_message", "unknown_op"})
 """Refusals of `pool` that another try would get again."""
 
+_FULL = frozenset({"pools_full", "kinds_full"})
+"""Those after which there is room some day: when another pool ends, or kinds are forgotten."""
+
+FULL_S = 5.0
+"""How long to wait for that before the next try, which comes with all kinds again."""
+
 
 class PoolRefusedError(Exception):
     """The broker will not have this pool."""
@@ -84,6 +90,8 @@ class PoolLink:
         self._is_away = False
         self._scope = trio.CancelScope()
         self._refused: PoolRefusedError | None = None
+        self._refusal_said = ""
+        """The code word that every try gets since the last welcome: said once."""
 
     @property
     def unconfirmed(self) -> Sequence[str]:
@@ -138,7 +146,7 @@ class PoolLink:
                 backoff_s = BACKOFF_S_MIN
             self._welcomed = trio.Event()
             self._outgoing = None
-            await trio.sleep(backoff_s)
+            await trio.sleep(FULL_S if self._refusal_said in _FULL else backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
 
     def _say_away(self, error: OSError) -> None:
@@ -228,7 +236,7 @@ class PoolLink:
     def _take_welcome(self, welcome: Welcome) -> None:
         self._heartbeat_ms = welcome.heartbeat_ms
         self._welcomed.set()
-        self._is_away = False
+        self._is_away, self._refusal_said = False, ""
         for exited in list(self._unconfirmed.values()):
             self._send_report(exited)
         self._owner.welcomed()
@@ -242,13 +250,18 @@ class PoolLink:
         return declared is not None
 
     def _take_refusal(self, number: int, code: str, message: str) -> None:
-        if code in _FATAL and (number == self._hello or not self._welcomed.is_set()):
+        is_final = code in _FATAL and (number == self._hello or not self._welcomed.is_set())
+        if is_final or code == "kinds_full":
             error = PoolRefusedError(f"{code}: {message}")
             # Who waits for it has something else to say; if nobody does, there is nothing else.
-            if not self._know_declared(error):
+            if not self._know_declared(error) and is_final:
                 self._refused = error
                 self._scope.cancel()
-        self._say("broker_refused", code=code, message=message)
+        if self._welcomed.is_set():
+            self._say("broker_refused", code=code, message=message)
+        elif code != self._refusal_said:
+            self._refusal_said = code
+            self._say("broker_refused", code=code, message=message)
 
     def _take_confirmation(self, nonce: str, fields: list[Any]) -> None:
         if fields[0] == ERROR:

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 import pytest
+from support.full_journal import FullJournal
 from support.shell import Shell, eventually, serving, wait_for
+from support.waiting import wait_at_rest
 from support.wire_peer import WirePeer
 
-from stoker.broker.chores import OWNERS_MS, PRUNE_MS
-from stoker.broker.core.effects import Changes
+from stoker.broker.chores import CHECKPOINT_MS, OWNERS_MS, PRUNE_MS, SURVEY_MS
 from stoker.broker.core.rules import Rules
-from stoker.broker.journal import JournalFullError, Retention
-from stoker.broker.memory import MemoryJournal
+from stoker.broker.journal import Retention
 from stoker.broker.storage import PruneRow
 from stoker.proto import limits
 from stoker.proto.messages import Cancel, Drop, Enqueue, Hello, Show, Status
@@ -88,20 +88,18 @@ async def test_id_of_a_pruned_job_is_kept_and_forgotten_in_its_time(socket_path:
         await until_ids_kept(shell, 0)
 
 
-class WatchedJournal(MemoryJournal):
-    """Counts the looks for old rows, on a disk that is full when told so."""
+class WatchedJournal(FullJournal):
+    """Counts the looks for old rows and at the log."""
 
-    is_full = False
-    looks = 0
+    looks = log_looks = 0
+
+    def checkpoint_if_due(self) -> bool:
+        self.log_looks += 1
+        return super().checkpoint_if_due()
 
     def prunable(self, retention: Retention, *, boot_ms: int, limit: int) -> Sequence[PruneRow]:
         self.looks += 1
         return super().prunable(retention, boot_ms=boot_ms, limit=limit)
-
-    def commit(self, changes: Changes) -> None:
-        if self.is_full:
-            raise JournalFullError("full")
-        super().commit(changes)
 
 
 async def a_drop_held_back(shell: Shell, journal: WatchedJournal) -> WirePeer:
@@ -165,3 +163,42 @@ async def test_status_follows_the_survey(socket_path: str) -> None:
         status = (await peer.ask(Status()))[2]
         assert status["storage"]["full"] is True
         assert (await peer.ask(Enqueue("a", "send", b"")))[2] == "storage_full"
+
+
+async def a_visit_that_hangs(shell: Shell) -> WirePeer:
+    """A disk that stopped answering with a survey of it out, and a peer that has just enqueued."""
+    peer = await shell.connect()
+    await peer.ask(Status())
+    shell.runner.held = True
+    shell.clock.ahead_ms += SURVEY_MS
+
+    async def is_out() -> bool:
+        return shell.runner.is_busy
+
+    await eventually(is_out, "a visit is out")
+    await peer.say(Enqueue("a", "send", b"", True))
+    return peer
+
+
+REST_S = 2 * CHECKPOINT_MS / 1000
+
+
+@pytest.mark.trio
+async def test_visit_that_hangs_does_not_keep_the_broker_awake(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        await a_visit_that_hangs(shell)
+        await wait_at_rest(REST_S, deadline_s=2.0)
+
+
+@pytest.mark.trio
+async def test_log_is_looked_at_as_soon_as_the_visit_before_has_ended(socket_path: str) -> None:
+    journal = WatchedJournal()
+    async with serving(socket_path, journal=journal) as shell:
+        peer = await a_visit_that_hangs(shell)
+        await wait_at_rest(REST_S, deadline_s=2.0)
+        log_looks = journal.log_looks
+        # No time passes, so that nothing comes due by itself.
+        shell.clock.stop()
+        shell.runner.let_go()
+        await peer.receive()
+        assert journal.log_looks == log_looks + 1

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import pytest
+from support.full_journal import FullJournal
 from support.journals import BOOT_ID, BOOT_MS, WALL_MS, an_image
 from support.stepped_runner import SteppedRunner
 
@@ -199,17 +200,6 @@ def test_full_disk_makes_room_and_stores_the_same_batch(bench: Bench) -> None:
     assert (bench.rooms_made, bench.released, bench.reports) == (1, [1], [])
 
 
-class FullJournal(MemoryJournal):
-    """A journal on a disk that stays full until told otherwise."""
-
-    is_full = True
-
-    def commit(self, changes: Changes) -> None:
-        if self.is_full:
-            raise JournalFullError("full")
-        super().commit(changes)
-
-
 def a_delete(number: int) -> tuple[int, str, bytes, int]:
     return (number, f"job-{number}", b"h" * 16, 0)
 
@@ -239,7 +229,9 @@ def test_batch_that_reads_is_never_small(bench: Bench) -> None:
 
 @pytest.fixture
 def full_disk() -> FullJournal:
-    return FullJournal()
+    journal = FullJournal()
+    journal.is_full = True
+    return journal
 
 
 @pytest.fixture

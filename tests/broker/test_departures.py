@@ -2,19 +2,26 @@
 
 import os
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
-from support.shell import LogLines
-from support.wire_peer import frame
+import trio
+from support.shell import LogLines, eventually, serving
+from support.wire_peer import WirePeer, frame
 
 from stoker.broker.access import EVERYTHING, Credentials
 from stoker.broker.core.events import Disconnected, Event, PeerExited
 from stoker.broker.departures import VERDICT_MS, Departures
+from stoker.broker.intake import SERVER_REQUESTS
 from stoker.broker.peer import Peer
 from stoker.broker.poller import Poller
 from stoker.proto.connection import END_OF_FILE
-from stoker.proto.messages import Hello
+from stoker.proto.limits import READ_BYTES
+from stoker.proto.messages import ANSWER, Enqueue, Hello, Status
+from stoker.proto.work import Ack
 
 
 class Bench:
@@ -118,3 +125,53 @@ def test_end_of_a_peer_that_spoke_nonsense_is_logged(bench: Bench) -> None:
     peer.key, peer.exited, peer.reason = ("nonce",), True, "bad_frame"
     bench.departures.add(peer, 0)
     assert bench.log.lines == ["disconnected pid=7 died=True reason=bad_frame"]
+
+
+# --- in the driver -----------------------------------------------------------------------------------------
+
+LENDER = """
+import socket, sys, time
+connection = socket.socket(socket.AF_UNIX)
+connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+connection.connect(sys.argv[1])
+socket.send_fds(socket.socket(fileno=int(sys.argv[2])), [b"x"], [connection.fileno()])
+time.sleep(60)
+"""
+
+
+@contextmanager
+def another_process(path: str) -> Generator[tuple[WirePeer, subprocess.Popen[bytes]]]:
+    """A process that connects and only lives; its words are put into its mouth by the peer."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-c", LENDER, path, str(theirs.fileno())]
+    with ours, theirs, subprocess.Popen(command, pass_fds=[theirs.fileno()]) as process:
+        ours.settimeout(10)
+        connected = socket.socket(fileno=socket.recv_fds(ours, 1, 1)[1][0])
+        peer = WirePeer(trio.socket.from_stdlib_socket(connected))
+        yield peer, process
+        peer.close()
+        process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.trio
+async def test_all_acks_that_were_written_before_death_count(socket_path: str) -> None:
+    count, result = 2 * SERVER_REQUESTS, bytes(400)
+    async with serving(socket_path) as shell:
+        client = await shell.connect()
+        with another_process(socket_path) as (worker, process):
+            assert (await worker.ask(Hello(1, "work", "w", [], b"", ["send"], count)))[0] == ANSWER
+            for number in range(count):
+                await client.say(Enqueue(f"j{number}", "send", b"", True))
+            tokens = [(await worker.receive())[2] for _ in range(count)]
+            acks = b"".join(frame(41, 2 + n, *Ack(token, result)) for n, token in enumerate(tokens))
+            # Without giving the broker a turn: it sees the acks, the hang-up and the death all at once.
+            assert worker.socket._sock.send(acks) == len(acks) > 3 * READ_BYTES  # type: ignore[attr-defined]  # the plain socket below
+            worker.close()
+            process.kill()
+            process.wait(10)
+
+        async def all_done() -> bool:
+            return bool((await client.ask(Status()))[2]["queues"]["default"]["done"] == count)
+
+        await eventually(all_done, "all that was acked is done")

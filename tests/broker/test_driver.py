@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import trio
 from support.core_builders import fresh_id
+from support.full_journal import FullJournal
 from support.shell import Shell, eventually, serving, wait_for
+from support.waiting import wait_at_rest
 from support.wire_peer import DEADLINE_S, WirePeer, frame
 
-from stoker.broker.core.effects import Changes
 from stoker.broker.driver import FINISH_MS
-from stoker.broker.journal import JournalBrokenError, JournalFullError
+from stoker.broker.journal import JournalBrokenError
 from stoker.broker.memory import MemoryJournal
 from stoker.proto import limits, work
 from stoker.proto.messages import (
@@ -159,11 +160,28 @@ async def test_look_up_overtaken_by_the_end_of_its_job_is_made_again(socket_path
         await asker.ask(enqueue("a"))
         shell.runner.held = True
         await asker.say(Show("a"))
-        await trio.testing.wait_all_tasks_blocked(0.02)
+        await wait_at_rest(0.02)
         await canceller.say(Cancel("a"))
-        await trio.testing.wait_all_tasks_blocked(0.02)
+        await wait_at_rest(0.02)
         shell.runner.let_go()
         assert (await asker.receive())[2]["state"] == "cancelled"
+
+
+@pytest.mark.trio
+async def test_look_up_made_again_comes_before_what_waits_behind_it(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        asker, canceller = await shell.connect(), await shell.connect()
+        for id in ("a", "b"):
+            await asker.ask(enqueue(id))
+        shell.runner.held = True
+        # In one write: while the first is looked up nothing more is read.
+        await asker.send(frame(14, 11, "a") + frame(14, 12, "b"))
+        await wait_at_rest(0.02)
+        await canceller.say(Cancel("a"))
+        await wait_at_rest(0.02)
+        shell.runner.let_go()
+        answers = [await asker.receive() for _ in range(2)]
+        assert [(number, job["state"]) for _, number, job in answers] == [(11, "cancelled"), (12, "ready")]
 
 
 @pytest.mark.trio
@@ -321,7 +339,7 @@ async def test_error_that_ends_a_connection_waits_for_the_disk_as_the_answers_be
         await peer.ask(Status())
         shell.runner.held = True
         await peer.send(frame(10, 2, "a", "send", b"", True) + b"\x00\x00\x00\x01\xc1")
-        await trio.testing.wait_all_tasks_blocked(0.05)
+        await wait_at_rest(0.05)
         shell.runner.let_go()
         assert await peer.receive() == [ANSWER, 2, "a", 1]
         assert await peer.refusal() == "bad_frame"
@@ -334,7 +352,7 @@ async def test_error_that_ends_a_connection_does_not_wait_long_for_answers(socke
         await peer.ask(enqueue("a"))
         await peer.say(Wait("a"))
         await peer.send(b"\x00\x00\x00\x00")
-        await trio.testing.wait_all_tasks_blocked(0.02)
+        await wait_at_rest(0.02)
         shell.clock.ahead_ms += FINISH_MS
         assert await peer.refusal() == "bad_frame"
 
@@ -346,7 +364,7 @@ async def test_peer_that_reads_nothing_after_its_error_does_not_keep_its_place(s
         # More than a socket holds, and not so much that nothing more would be taken up.
         count = limits.OUTGOING_BYTES_PAUSE // len(frame(*await deaf.ask(Help())))
         await deaf.send(frame(3, 1) * count + b"\x00\x00\x00\x00")
-        await trio.testing.wait_all_tasks_blocked(0.02)
+        await wait_at_rest(0.02)
 
         async def alone() -> bool:
             shell.clock.ahead_ms += FINISH_MS
@@ -361,7 +379,7 @@ async def test_one_byte_at_a_time_is_understood(socket_path: str) -> None:
         peer = await shell.connect()
         for byte in frame(16, 1):
             await peer.send(bytes([byte]))
-            await trio.testing.wait_all_tasks_blocked()
+            await wait_at_rest()
         assert (await peer.receive())[0] == ANSWER
 
 
@@ -379,7 +397,7 @@ async def test_frame_that_stays_incomplete_is_cut_off(socket_path: str) -> None:
     async with serving(socket_path) as shell:
         peer = await shell.connect()
         await peer.send(frame(16, 1)[:-1])
-        await trio.testing.wait_all_tasks_blocked(0.01)
+        await wait_at_rest(0.01)
         shell.clock.ahead_ms += limits.FRAME_MS_MAX
         assert await peer.refusal() == "frame_timeout"
 
@@ -401,7 +419,7 @@ async def test_peer_that_reads_late_gets_whole_frames(socket_path: str) -> None:
     async with serving(socket_path) as shell:
         peer = await shell.connect()
         await peer.send(b"".join(frame(16, number) for number in range(1, 2001)))
-        await trio.testing.wait_all_tasks_blocked(0.02)
+        await wait_at_rest(0.02)
         assert [(await peer.receive())[1] for _ in range(2000)] == list(range(1, 2001))
 
 
@@ -454,17 +472,6 @@ async def test_stall_of_the_broker_expires_no_lease(socket_path: str) -> None:
 
 
 # --- storage ---------------------------------------------------------------------------------------------
-
-
-class FullJournal(MemoryJournal):
-    """A journal on a disk that stays full until told otherwise."""
-
-    is_full = False
-
-    def commit(self, changes: Changes) -> None:
-        if self.is_full:
-            raise JournalFullError("full")
-        super().commit(changes)
 
 
 @pytest.mark.trio
@@ -555,8 +562,7 @@ async def test_deadline_that_passed_while_a_batch_is_held_keeps_nobody_busy(sock
     async with serving(socket_path, journal=journal) as shell:
         await a_push_held_back(shell, journal, lease_ms=limits.LEASE_MS_MIN)
         shell.clock.ahead_ms += limits.LEASE_MS_MIN
-        with trio.fail_after(DEADLINE_S):
-            await trio.testing.wait_all_tasks_blocked(0.05)
+        await wait_at_rest(0.05, deadline_s=DEADLINE_S)
 
 
 @pytest.mark.trio
@@ -583,7 +589,7 @@ async def test_stop_answers_who_waits_and_stores_what_was_decided(socket_path: s
         waiter = await shell.connect()
         await waiter.ask(enqueue("a"))
         await waiter.say(Wait("a"))
-        await trio.testing.wait_all_tasks_blocked(0.01)
+        await wait_at_rest(0.01)
         shell.driver.stop()
         assert (await waiter.receive())[2] == "shutting_down"
     shell.close()
@@ -598,7 +604,7 @@ async def test_attempt_does_not_age_while_a_slow_disk_holds_its_push_back(socket
         await bystander.ask(Hello(1, "work", "other", [], b"", ["other"], 1))
         shell.runner.held = True
         await worker.say(Hello(1, "work", "w", [], b"", ["send"], 1))
-        await trio.testing.wait_all_tasks_blocked(0.02)
+        await wait_at_rest(0.02)
         for _ in range(10):
             shell.clock.ahead_ms += 60
             await bystander.ask(work.Heartbeat())

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 import trio
-from support.shell import eventually, serving
+from support.full_journal import FullJournal
+from support.shell import eventually, serving, wait_for
+from support.waiting import wait_at_rest
 from support.wire_peer import WirePeer, frame
 
 from stoker.broker.access import EVERYTHING, Credentials
@@ -18,8 +20,8 @@ from stoker.broker.intake import (
     LEAST_REQUESTS,
     LOOK_UPS_MAX,
     PASSES_MAX,
+    QUEUED_MAX,
     ROUND_REQUESTS,
-    SERVER_REQUESTS,
     TURN_REQUESTS,
     TURNS_LEAST_MS,
     TURNS_MS,
@@ -30,7 +32,7 @@ from stoker.broker.peer import Peer
 from stoker.broker.poller import Poller
 from stoker.proto import limits
 from stoker.proto.connection import Request
-from stoker.proto.messages import Cancel, Enqueue, Hello, Help, Jobs, Kick, Message, Show, Status, Wait, Why
+from stoker.proto.messages import Cancel, Enqueue, Help, Jobs, Kick, Message, Show, Status, Wait, Why
 from stoker.proto.model import Role
 from stoker.proto.ops import BY_MESSAGE
 
@@ -459,13 +461,24 @@ async def test_all_that_was_sent_at_once_is_answered(socket_path: str, message: 
 
 
 @pytest.mark.trio
-async def test_server_whose_share_was_all_look_ups_is_heard_further(socket_path: str) -> None:
-    async with serving(socket_path) as shell:
-        worker = await shell.connect()
-        await worker.ask(Hello(1, "work", "w", [], b"", ["send"], 1))
-        count = 2 * SERVER_REQUESTS
-        await worker.send(b"".join(frame(10, 2 + n, f"j{n}", "b", b"") for n in range(count)))
-        assert [(await worker.receive())[1] for _ in range(count)] == list(range(2, 2 + count))
+async def test_who_has_much_to_be_looked_up_while_the_disk_is_full_is_heard_further(socket_path: str) -> None:
+    journal = FullJournal()
+    async with serving(socket_path, journal=journal) as shell:
+        journal.is_full = True
+        await (await shell.connect()).say(Enqueue("a", "b", b"", True))
+        await wait_for(shell, "storage_full")
+        peer, count = await shell.connect(), 2 * QUEUED_MAX
+        number = BY_MESSAGE[Cancel].number
+        await peer.send(b"".join(frame(number, request, f"j{request}") for request in range(count)))
+
+        async def is_bounded() -> bool:
+            return QUEUED_MAX <= shell.driver.questions.waiting_count < count
+
+        await eventually(is_bounded, "as much waits for the disk as may")
+        await wait_at_rest(0.02)
+        assert shell.driver.questions.waiting_count < count
+        journal.is_full = False
+        assert [(await peer.receive())[1] for _ in range(count)] == list(range(count))
 
 
 @pytest.mark.trio

@@ -4,8 +4,8 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
-import trio
 from support.shell import serving, wait_for
+from support.waiting import wait_at_rest
 from support.wire_peer import frame
 
 from stoker.broker.access import EVERYTHING, Credentials
@@ -128,7 +128,7 @@ async def test_deaf_client_is_disconnected_and_others_are_served(socket_path: st
         await honest.ask(Status())
         for _ in range(2):
             shell.clock.ahead_ms += limits.UNREAD_MS_MAX
-            await trio.testing.wait_all_tasks_blocked(0.01)
+            await wait_at_rest(0.01)
         assert "unread_bytes=" in await wait_for(shell, "cut_off")
         assert (await honest.ask(Status()))[0] == ANSWER
         assert shell.listener.connection_count == 1

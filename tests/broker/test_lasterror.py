@@ -16,6 +16,7 @@ from stoker.broker.lasterror import (
     write_last_error,
 )
 from stoker.broker.refusals import JournalLostEarlierError
+from stoker.broker.whereabouts import GONE
 
 ERROR = LastError(at_ms=1_700_000_000_000, exit_word="STORAGE", message="disk: \x1b[2J\nä")
 
@@ -107,3 +108,13 @@ def test_what_is_no_file_is_not_waited_for_and_not_replaced(
 def test_note_that_would_be_written_into_a_fifo_is_not_written(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / f"{LAST_ERROR}.new")
     assert not write_last_error(str(tmp_path), ERROR)
+
+
+def test_file_that_was_cut_is_refused_until_the_note_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "journal.db-wal").touch()
+    cut = ERROR._replace(lost_files=(("journal.db-wal", GONE),))
+    write_last_error(str(tmp_path), cut)
+    read = read_last_error(str(tmp_path))
+    assert read is not None
+    with pytest.raises(JournalLostEarlierError, match=f"journal.db-wal: was cut .* remove {tmp_path}"):
+        refuse_lost(str(tmp_path), read)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 from support.shell import Shell, serving, wait_for
+from support.waiting import wait_at_rest
 from support.wire_peer import WirePeer, frame
 
 from stoker.broker.listener import DESCRIPTORS_RESERVED, GIVES_WAY_MS, connections_max
@@ -48,7 +49,7 @@ async def test_place_is_free_again_when_its_peer_has_left(socket_path: str) -> N
     async with serving(socket_path, capacity=6) as shell:
         peers = [await a_client(shell) for _ in range(3)]
         peers[0].close()
-        await trio.testing.wait_all_tasks_blocked(0.01)
+        await wait_at_rest(0.01)
         await a_client(shell)
         assert shell.listener.connection_count == 3
 
@@ -71,7 +72,7 @@ async def test_connection_in_mid_frame_for_longest_gives_way_to_a_newcomer(socke
         await worker.ask(Hello(1, "work", "w", [], b"", ["send"], 1))
         for peer in (worker, longest, other):
             await peer.send(frame(16, 9)[:-1])
-            await trio.testing.wait_all_tasks_blocked(0.01)
+            await wait_at_rest(0.01)
             shell.clock.ahead_ms += 1
         assert await (await shell.connect()).refusal() == "too_many_connections"
         shell.clock.ahead_ms += GIVES_WAY_MS
@@ -84,7 +85,7 @@ async def test_connection_in_mid_frame_that_waits_for_an_answer_keeps_its_place(
     async with serving(socket_path, capacity=4) as shell:
         waiting, other = await a_client(shell), await a_client(shell)
         await waiting.send(frame(18, 8, "first") + frame(16, 9)[:-1])
-        await trio.testing.wait_all_tasks_blocked(0.01)
+        await wait_at_rest(0.01)
         shell.clock.ahead_ms += GIVES_WAY_MS
         assert await (await shell.connect()).refusal() == "too_many_connections"
         await other.ask(Cancel("first"))

@@ -217,6 +217,31 @@ class BreakingJournal(MemoryJournal):
         return recovered
 
 
+class UnclosableJournal(MemoryJournal):
+    def close(self) -> None:
+        super().close()
+        raise JournalBrokenError("disk: EIO, while folding in the log")
+
+
+def open_unclosable(_directory: str, _settings: BrokerSettings, _is_suspect: bool) -> Journal:
+    return UnclosableJournal()
+
+
+def test_storage_error_of_the_last_moment_is_no_clean_end(places: Places) -> None:
+    def stop() -> None:
+        wait_until(lambda: os.path.exists(places.socket), "the socket")
+        assert places.enqueue("a")["ok"]
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(stop)
+        code = serve_to_the_end(places.settings(), LogLines(), open_journal=open_unclosable)
+        done.result()
+    error = read_last_error(str(places.data))
+    assert code == Exit.STORAGE
+    assert error is not None and "EIO" in error.message and not error.recovered_at_ms
+
+
 def open_breaking(_directory: str, _settings: BrokerSettings, _is_suspect: bool) -> Journal:
     return BreakingJournal()
 

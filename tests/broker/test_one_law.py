@@ -12,7 +12,7 @@ from support.one_law import POOL, RULES, WORKER, Case, Scene, enqueue
 from support.shell import serving
 
 from stoker.broker.committer import Committer
-from stoker.proto import messages, work
+from stoker.proto import limits, messages, work
 from stoker.proto.errors import REFUSALS
 from stoker.proto.messages import ANSWER
 from stoker.proto.ops import OPS
@@ -22,6 +22,14 @@ ACKED = (("worker", work.Ack([])),)
 CANCELLING = (("other", messages.Cancel("leased")),)
 RESIZING = POOL._replace(kinds=[{"kind": "send"}, {"kind": "resize"}])
 EXITED = work.Exited("worker-01", [], 1, None)
+ANOTHER_POOL = POOL._replace(ticket=bytes(16), identity=["boot-id-1", 1, 2, 3, "another-one"], workers=[])
+
+
+def full_list(word: str) -> list[dict[str, str]]:
+    return [{"kind": f"{word}-{number}"} for number in range(limits.LIST_ITEMS_MAX)]
+
+
+KINDS_FULL = tuple(("supervisor", POOL._replace(kinds=full_list(word))) for word in ("a", "b", "c"))
 
 
 def fresh(id: str, **fields: Any) -> messages.Enqueue:
@@ -81,6 +89,9 @@ CASES = {
     "release unstarted": Case("worker", work.Release([], "not_started"), pushes=("worker", work.Job)),
     "heartbeat with a wish": Case("worker", work.Heartbeat([[]]), unstored=CANCELLING),
     "pool": Case("supervisor", RESIZING),
+    "too many kinds": Case(
+        "again", ANOTHER_POOL._replace(kinds=full_list("d")), "kinds_full", unstored=KINDS_FULL
+    ),
     "exited": Case("supervisor", EXITED, hung_up=True),
 }
 
@@ -92,6 +103,7 @@ SHOW_NOTHING = {
 SHOW_NO_CHANGE = {
     "shutting_down": "said to everybody when the broker ends",
     "storage_full": "how much room there is, is not in the journal",
+    "pools_full": "who is connected, is not in the journal",
     "waits_full": "how many requests wait, is not in the journal",
     "snapshot_failed": "of a file beside the journal",
     "name_taken": "of a file beside the journal",

@@ -195,6 +195,29 @@ def test_stopped_broker_whose_files_were_replaced_is_told(
 
 @pytest.mark.slow
 @ROOT_ONLY
+def test_client_with_a_state_directory_of_his_own_is_a_client_all_the_same(short_directory: Path) -> None:
+    short_directory.chmod(0o755)
+    state = short_directory / "state"
+    (state / "stoker").mkdir(parents=True, mode=0o700)
+    os.chown(state / "stoker", OTHER, OTHER)
+    with Stack(short_directory) as stack:
+        stack.start_broker("--socket-mode", "0666")
+        ran = subprocess.run(
+            [*python_for_all(), "-m", "stoker.cli.main", "doctor", "--socket", stack.socket, "--json"],
+            user=OTHER,
+            group=OTHER,
+            extra_groups=[],
+            cwd="/",
+            env={"XDG_STATE_HOME": str(state)},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert levels(ran.stdout)["directory"] == {"note"}
+    assert "error" not in levels(ran.stdout)["socket"] and "chown" not in ran.stdout
+
+
+@ROOT_ONLY
 def test_client_of_anothers_broker_has_nothing_to_do(short_directory: Path) -> None:
     short_directory.chmod(0o755)
     settings = short_directory / "stoker.toml"

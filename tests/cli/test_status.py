@@ -51,6 +51,14 @@ def test_pools_workers_storage_and_warnings_are_shown() -> None:
     assert "warning: \\x1b[31m" in text
 
 
+def test_what_a_row_leaves_out_is_counted() -> None:
+    pool = {"name": "p", "workers": 1, "kinds": ["a", "b"], "kinds_left_out": 3}
+    worker = {"name": "w", "pid": 1, "state": "busy", "jobs": ["one"], "jobs_left_out": 2}
+    text = "\n".join(status_lines({"pools": [pool], "workers": [worker]}))
+    assert "a, b, and 3 more" in text
+    assert "one, and 2 more" in text
+
+
 def test_report_without_pools_says_how_to_start_one() -> None:
     assert any("stoker pool APP" in line for line in status_lines({}))
 

@@ -238,7 +238,8 @@ async def test_reading_goes_on_while_the_socket_is_full(pair: tuple[Line, Peer])
     async with anyio.create_task_group() as group:
         for caller in (big, waiting):
             await begin(group, caller)
-        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(5):
+            await anyio.wait_all_tasks_blocked()
         peer.answer(waiting)
         await waiting.ended.wait()
         await peer.read_until(big.number)

@@ -72,6 +72,17 @@ def test_what_a_loss_left_open_is_sent_again_first_in_order_and_no_longer_fresh(
     assert [message.fresh for message in again[-2:]] == [False, True]
 
 
+def test_loss_with_a_full_window_on_its_way_costs_none_of_it() -> None:
+    wire, run = Wire(), pipeline(jobs(WINDOW_COUNT))
+    flown = wire.fill(run)
+    assert run.after_loss(lost()) is not None
+    again = wire.fill(run)
+    assert [message.id for message in again] == [message.id for message in flown]
+    for number in range(len(flown) + 1, len(wire.sent) + 1):
+        run.settle(stored(number))
+    assert sorted(run.stored) == list(range(WINDOW_COUNT))
+
+
 def test_loss_without_patience_names_the_unsettled() -> None:
     wire, run = Wire(), pipeline(jobs(3), retry_s=0)
     wire.fill(run)

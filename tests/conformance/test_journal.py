@@ -86,6 +86,12 @@ def test_finished_jobs_are_counted_and_not_loaded(bench: Bench) -> None:
     assert recovered.finished_counts == {("mail", "done"): 2, ("mail", "dead"): 1, ("mail", "cancelled"): 1}
 
 
+def test_forgotten_kind_does_not_come_back(bench: Bench) -> None:
+    bench.journal.commit(Changes(kinds=[("send", "pool", {}), ("drop", "pool", {})]))
+    bench.journal.commit(Changes(kinds=[("more", "pool", {})], kinds_forgotten=["drop", "unknown"]))
+    assert set(bench.crash().kinds) == {"send", "more"}
+
+
 def test_sequence_kinds_and_pauses_come_back(bench: Bench) -> None:
     bench.journal.commit(
         Changes(

@@ -108,6 +108,16 @@ def test_directory_that_this_user_cannot_make_is_an_error() -> None:
 
 
 @ROOT_ONLY
+def test_nobody_is_told_to_change_a_directory_of_another_user(short_directory: Path) -> None:
+    os.chmod(short_directory, 0o755)
+    said = python_as(OTHER, OTHER, ASK, str(short_directory), str(OTHER))
+    assert said.startswith(
+        f"ERROR; {short_directory}: belongs to uid 0, not to uid {OTHER}; choose another with"
+    )
+    assert "chown" not in said
+
+
+@ROOT_ONLY
 def test_last_error_that_may_not_be_read_is_no_error_of_the_broker(short_directory: Path) -> None:
     (short_directory / LAST_ERROR).touch(0o600)
     os.chmod(short_directory, 0o755)

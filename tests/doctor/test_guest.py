@@ -45,6 +45,13 @@ def test_owner_of_socket_or_directory_is_the_host_unless_they_differ(path: str, 
     assert host_of(str(tmp_path), path, OTHER) is None
 
 
+def test_directory_of_this_user_is_no_danger_to_him(path: str) -> None:
+    os.chmod(os.path.dirname(path), 0o700)
+    findings = list(check_guest(path, OTHER, Listening()))
+    assert [finding.level for finding in findings] == [Level.NOTE, Level.ERROR]
+    assert "--socket" in findings[1].advice
+
+
 @ROOT_ONLY
 def test_who_owns_one_of_two_or_is_root_is_no_guest(path: str, tmp_path: Path) -> None:
     os.chown(tmp_path, OTHER, OTHER)

@@ -1,5 +1,6 @@
-"""A journal that is removed or replaced under a real broker: it ends, and a start does not pass over the loss."""
+"""A journal that is removed, replaced, cut or written over under a real broker: it ends, and no start passes over it."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -27,6 +28,28 @@ def move(path: Path) -> None:
 def replace(path: Path) -> None:
     shutil.copy2(path, f"{path}.copy")
     subprocess.run(["mv", "-f", f"{path}.copy", str(path)], check=True)
+
+
+def cut_log(stack: Stack) -> None:
+    os.truncate(stack.data / "journal.db-wal", 0)
+
+
+def cut_journal(stack: Stack) -> None:
+    os.truncate(stack.data / "journal.db", 4096)
+
+
+def write_snapshot_over(stack: Stack) -> None:
+    """What `cp` does."""
+    content = Path(stack.client.snapshot("early").path).read_bytes()
+    with (stack.data / "journal.db").open("r+b") as file:
+        file.write(content)
+
+
+DAMAGES = {
+    "log cut": (cut_log, "journal.db-wal"),
+    "journal cut": (cut_journal, "journal.db"),
+    "snapshot written over it": (write_snapshot_over, "journal.db"),
+}
 
 
 def journal_of(stack: Stack) -> Path:
@@ -94,3 +117,55 @@ def test_loss_in_the_last_moment_is_no_clean_end(short_directory: Path) -> None:
         move(journal_of(stack))
         stack.broker.terminate()
         assert end(stack) == Exit.STORAGE
+
+
+def assert_refused(stack: Stack, name: str) -> None:
+    assert f"{stack.data / name}: was cut short or written over" in last_line(stack)
+    # Twice: a refusal must not forget what it was for.
+    for _ in range(2):
+        stack.start_broker(wait=False)
+        assert end(stack) == Exit.DATA_REFUSED
+        assert f"{stack.data / name}: was cut short or written over under the last broker" in last_line(stack)
+
+
+@pytest.mark.parametrize("is_idle", [True, False], ids=["idle", "stopped at once"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_file_ends_a_broker_that_stores_nothing(
+    short_directory: Path, damage: str, is_idle: bool
+) -> None:
+    do, name = DAMAGES[damage]
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        for _ in range(5):
+            stack.client.enqueue("kept", [])
+        assert stack.broker is not None
+        do(stack)
+        if not is_idle:
+            stack.broker.terminate()
+        assert end(stack) == Exit.STORAGE
+        assert_refused(stack, name)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_file_ends_a_broker_that_goes_on_storing(short_directory: Path, damage: str) -> None:
+    do, name = DAMAGES[damage]
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        stack.client.enqueue("before", [])
+        do(stack)
+        with Client(stack.socket, timeout_s=1, retry_s=0.5) as client, suppress(StokerError):
+            while True:
+                client.enqueue("after", [])
+        assert end(stack) == Exit.STORAGE
+        assert_refused(stack, name)
+
+
+def test_who_goes_on_with_a_cut_log_says_so(short_directory: Path) -> None:
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        stack.client.enqueue("lost", [])
+        cut_log(stack)
+        assert end(stack) == Exit.STORAGE
+        (stack.data / LAST_ERROR).unlink()
+        stack.start_broker()
+        assert stack.client.status()["epoch"] == 1

@@ -4,6 +4,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import trio
+import trio.testing
+
 T = TypeVar("T")
 
 
@@ -16,3 +19,10 @@ def wait_until(condition: Callable[[], T], what: str, *, deadline_s: float = 10.
             return value
         assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
         time.sleep(0.005)
+
+
+async def wait_at_rest(cushion_s: float = 0.0, *, deadline_s: float = 10.0) -> None:
+    """Until every other task has been blocked for `cushion_s`; AssertionError when the deadline passes."""
+    with trio.move_on_after(deadline_s) as scope:
+        await trio.testing.wait_all_tasks_blocked(cushion_s)
+    assert not scope.cancelled_caught, f"not at rest for {cushion_s} s within {deadline_s} s"

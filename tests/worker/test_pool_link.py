@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
+from support.waiting import wait_at_rest
 
 from stoker.proto import codec, limits, messages, work
 from stoker.proto.frames import FrameReader
+from stoker.worker import pool_link
 from stoker.worker.pool_link import PoolLink, PoolRefusedError
 
 pytestmark = [pytest.mark.slow, pytest.mark.trio]
@@ -246,7 +247,7 @@ async def test_declaration_that_another_overtakes_does_not_wait_for_ever(short_d
     async with running(short_directory) as stage, trio.open_nursery() as nursery:
         ended = list[Exception | None]()
         nursery.start_soon(declare, stage, ended)
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_at_rest()
         nursery.start_soon(declare, stage, ended)
         await wait_for(lambda: ended == [None])
         await (await stage.accept()).welcome()
@@ -260,6 +261,46 @@ async def test_pool_that_is_shut_out_for_now_tries_again(short_directory: Path) 
         await script.stream.aclose()
         await (await stage.accept()).welcome()
         await wait_for(lambda: stage.owner.welcomes == 1)
+
+
+@pytest.mark.parametrize("code", ["pools_full", "kinds_full"])
+async def test_pool_for_which_there_is_no_room_says_so_once_and_tries_again(
+    short_directory: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    monkeypatch.setattr(pool_link, "FULL_S", 0.01)
+    async with running(short_directory) as stage:
+        for _ in range(3):
+            script = await stage.accept()
+            await script.send(messages.ERROR, (await script.read())[1], code, "no room", {})
+            await script.stream.aclose()
+        await (await stage.accept()).welcome()
+        await wait_for(lambda: stage.owner.welcomes == 1)
+        assert stage.said.count("broker_refused") == 1
+
+
+async def test_pool_for_which_there_is_no_room_waits_longer_than_for_a_broker(
+    short_directory: Path,
+) -> None:
+    async with running(short_directory) as stage:
+        script = await stage.accept()
+        await script.send(messages.ERROR, (await script.read())[1], "pools_full", "no room", {})
+        await script.stream.aclose()
+        with trio.move_on_after(2 * pool_link.BACKOFF_S_MAX) as waited:
+            await stage.accept()
+        assert waited.cancelled_caught
+
+
+async def test_declaration_of_too_many_kinds_is_told_and_the_link_goes_on(short_directory: Path) -> None:
+    async with running(short_directory) as stage, trio.open_nursery() as nursery:
+        script, ended = await stage.accept(), list[Exception | None]()
+        await script.welcome()
+        await wait_for(lambda: stage.owner.welcomes == 1)
+        nursery.start_soon(declare, stage, ended)
+        await script.send(messages.ERROR, (await script.read())[1], "kinds_full", "kind x", {})
+        await wait_for(lambda: bool(ended))
+        assert (isinstance(ended[0], PoolRefusedError), stage.said[-1]) == (True, "broker_refused")
+        await script.send(KILL_OP, 0, *KILL)
+        await wait_for(lambda: stage.owner.kills == [KILL])
 
 
 @pytest.mark.parametrize("code", ["forbidden", "version_mismatch"])

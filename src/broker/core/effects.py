@@ -115,6 +115,8 @@ class Changes:
     instant of this start's boot clock; 0 forgets it at once."""
     kinds: Sequence[tuple[str, str, dict[str, Any]]] = ()
     """(kind, pool, policy): insert or replace."""
+    kinds_forgotten: Sequence[str] = ()
+    """Delete; none of them is among `kinds`."""
     paused: Sequence[tuple[str, bool]] = ()
     """(queue or '' for all, paused): insert or delete."""
     sequence: int | None = None
@@ -127,6 +129,7 @@ class Changes:
             or self.outcomes
             or self.deleted
             or self.kinds
+            or self.kinds_forgotten
             or self.paused
             or self.sequence is not None
         )

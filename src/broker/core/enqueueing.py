@@ -102,7 +102,9 @@ class Enqueueing:
         elif memory.ids_kept >= memory.rules.ids_kept_max:
             memory.log("ids_full", burst=1, ids=memory.ids_kept)
             memory.refuse(*caller, "ids_full", f"{memory.ids_kept} ids are remembered; the oldest end soon")
-        elif len(memory.jobs) >= memory.rules.jobs_max:
+        elif len(memory.jobs) >= memory.rules.jobs_max and not event.parked_turn:
+            # One that was parked has waited for its queue alone, and has room there now. No more come
+            # past the limit than may be parked.
             memory.log("jobs_full", burst=1, jobs=len(memory.jobs))
             text = f"all queues together hold {len(memory.jobs)} live jobs, as many as `jobs_max` allows"
             memory.refuse(*caller, "queue_full", text, {"waits": False})

@@ -8,7 +8,7 @@ Finished jobs are on disk only. `departed` remembers for a while which ids left 
 step, so that a look-up that was under way at that moment is known to be out of date.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ...proto import limits
@@ -71,6 +71,8 @@ class Memory:
         self._outcomes: list[fx.OutcomeRow] = []
         self._deleted: list[tuple[int, str, bytes, int]] = []
         self._kinds: dict[str, tuple[str, str, dict[str, Any]]] = {}
+        self._kinds_forgotten: set[str] = set()
+        self._kinds_looked_ms = now.mono_ms
         self._paused: dict[str, bool] = {}
         self._sequence_reserved = 0
 
@@ -120,8 +122,26 @@ class Memory:
         return queue
 
     def may_use(self, name: str) -> bool:
-        """Whether there is a queue of that name, or room for one more."""
-        return name in self.queues or len(self.queues) < limits.QUEUES_MAX
+        """Whether there is a queue of that name, or room for one more.
+
+        There always is for `default` and those that are configured, whoever filled the rest.
+        """
+        return (
+            name in self.queues
+            or len(self.queues) < limits.QUEUES_MAX
+            or name == limits.QUEUE_DEFAULT
+            or name in self.rules.queues
+        )
+
+    def _settled_queue(self, job: Job) -> Queue:
+        """The queue that a kind has chosen for a job that exists already, also if it is one too many.
+
+        To leave the job where it was could mean that no worker takes it. There are never more of those
+        than kinds: jobs that are enqueued later know their queue, and are refused.
+        """
+        if not self.may_use(job.queue):
+            self.log("queues_full", burst=1, queue=job.queue, kind=job.kind, queues=len(self.queues))
+        return self.queue(job.queue)
 
     def forget_if_empty(self, queue: Queue) -> None:
         """Queue names that were used once must not stay for ever."""
@@ -152,7 +172,27 @@ class Memory:
         """A pool declared a kind: journalled, and used from now on."""
         self.kinds[kind] = (pool, policy)
         self._kinds[kind] = (kind, pool, policy)
+        self._kinds_forgotten.discard(kind)
         self._policies.clear()
+
+    def may_declare(self, kinds: Collection[str], pools: Iterable[Collection[str]]) -> bool:
+        """Whether there is room for those of the kinds that are new; `pools` are the kinds of each known pool.
+
+        If there is none, kinds are forgotten that neither a pool nor a live job names, now and then.
+        """
+        new = sum(kind not in self.kinds for kind in kinds)
+        if not new or len(self.kinds) + new <= limits.KINDS_MAX:
+            return True
+        if self.now.mono_ms - self._kinds_looked_ms < limits.KINDS_LOOKED_MS:
+            return False
+        self._kinds_looked_ms = self.now.mono_ms
+        needed = {job.kind for job in self.jobs.values()}.union(kinds, *pools)
+        for kind in [kind for kind in self.kinds if kind not in needed]:
+            del self.kinds[kind]
+            self._kinds.pop(kind, None)
+            self._kinds_forgotten.add(kind)
+        self._policies.clear()
+        return len(self.kinds) + new <= limits.KINDS_MAX
 
     def set_paused(self, name: str, paused: bool) -> None:
         """Pause or resume one queue; the empty name stands for all."""
@@ -196,6 +236,7 @@ class Memory:
         if not job.resolved and job.kind in self.kinds:
             # The kind was declared while the job was dead.
             settle(job, self.kind_policy(job.kind), self.rules)
+            self._settled_queue(job)
         self.admit(job, self.now.boot_ms)
         self._changed[job.number] = job
         self.forget_if_empty(queue)
@@ -224,7 +265,7 @@ class Memory:
         old.bytes -= job.payload_bytes
         self._forget_unresolved(job)
         settle(job, self.kind_policy(job.kind), self.rules)
-        new = self.queue(job.queue)
+        new = self._settled_queue(job)
         new.bytes += job.payload_bytes
         new.counts[job.state] += 1
         self._enter_state(job, new, self.now.boot_ms)
@@ -317,6 +358,7 @@ class Memory:
             outcomes=self._outcomes,
             deleted=self._deleted,
             kinds=list(self._kinds.values()),
+            kinds_forgotten=list(self._kinds_forgotten),
             paused=list(self._paused.items()),
             sequence=self._reserved(),
         )
@@ -325,6 +367,7 @@ class Memory:
         self._outcomes = []
         self._deleted = []
         self._kinds = {}
+        self._kinds_forgotten = set()
         self._paused = {}
         for timers in (self.due, self.due_by_wall, self.expiry):
             timers.sweep(len(self.jobs))

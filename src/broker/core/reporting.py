@@ -203,7 +203,8 @@ class Reporting:
         """The queue as a whole; the shell adds what it knows of storage and of itself.
 
         However much there is, the answer stays small: `totals` count everything, the lists name the
-        first `STATUS_ROWS_MAX` (of queues those that are not at rest), `left_out` says how many more.
+        first `STATUS_ROWS_MAX` (of queues those that are not at rest), `left_out` says how many more. So do
+        the kinds of a pool and the jobs of a worker, for its row.
         """
         memory, rows_max = self._memory, limits.STATUS_ROWS_MAX
         queues, kinds = memory.queues, memory.kinds
@@ -249,13 +250,15 @@ class Reporting:
             "identity": pool.identity,
             "connected": pool.connection is not None,
             "workers": len(self._registry.of_pool(pool)),
-            "kinds": sorted(pool.kinds),
+            "kinds": nsmallest(limits.STATUS_ROW_ITEMS_MAX, pool.kinds),
+            "kinds_left_out": max(len(pool.kinds) - limits.STATUS_ROW_ITEMS_MAX, 0),
             "code": pool.code or None,
             "reload": pool.reload,
         }
 
     def _worker(self, worker: Worker) -> dict[str, Any]:
-        jobs = [self._memory.jobs[lease.number].id for lease in worker.leases.values()]
+        shown = islice(worker.leases.values(), limits.STATUS_ROW_ITEMS_MAX)
+        jobs = [self._memory.jobs[lease.number].id for lease in shown]
         if worker.dead:
             state = "gone"
         elif worker.connection is None:
@@ -270,6 +273,7 @@ class Reporting:
             "state": state,
             "slots": worker.slots,
             "jobs": jobs,
+            "jobs_left_out": len(worker.leases) - len(jobs),
         }
 
     def _warnings(self) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from ...proto import work
+from ...proto import limits, work
 from ...proto.model import Outcome
 from .turns import Turns
 
@@ -247,6 +247,18 @@ class Registry:
     def of_pool(self, pool: Pool) -> list[Worker]:
         """The workers that showed a pool's ticket."""
         return [worker for worker in self.workers.values() if worker.ticket == pool.ticket]
+
+    def has_room_for_pool(self, ticket: bytes) -> bool:
+        """Whether the pool of that ticket is known, or one more may be.
+
+        Those that have left, and are only kept for a while in case they come back, make room.
+        """
+        if ticket in self.pools or len(self.pools) < limits.POOLS_MAX:
+            return True
+        for pool in [pool for pool in self.pools.values() if pool.connection is None]:
+            if not self.of_pool(pool):
+                del self.pools[pool.ticket]
+        return len(self.pools) < limits.POOLS_MAX
 
     def is_missed(self, connection: int) -> bool:
         """Whether the peer leaves something open if it goes now: an attempt, or a pool's workers."""

@@ -51,9 +51,9 @@ class Working:
         else:
             self._worker_hello(event, peer, message)
 
-    def _turn_away(self, event: Received, wrong: str) -> None:
+    def _turn_away(self, event: Received, wrong: str, code: str = "bad_message") -> None:
         # A connection has one first message, so one that was refused leaves nothing it could be.
-        self._memory.refuse(event.connection, event.request, "bad_message", wrong)
+        self._memory.refuse(event.connection, event.request, code, wrong)
         self._memory.effects.append(fx.Close(event.connection, wrong))
 
     def _wrong_hello(self, peer: Peer, message: messages.Hello) -> str:
@@ -138,10 +138,10 @@ class Working:
         """A supervisor takes its place and declares the kinds it serves; or says anew what has changed."""
         peer = self._registry.peers[event.connection]
         if wrong := self._wrong_pool(peer, message):
-            if peer.pool is not None:
-                self._memory.refuse(event.connection, event.request, "bad_message", wrong)
-            else:
-                self._turn_away(event, wrong)
+            self._refuse_pool(event, peer, "bad_message", wrong)
+            return
+        if full := self._no_room(message):
+            self._refuse_pool(event, peer, *full)
             return
         pool = self._registry.pools.get(message.ticket)
         if pool is None:
@@ -153,9 +153,8 @@ class Working:
         pool.code, pool.reload = message.code, _reload(message)
         pool.connection, pool.gone_by_ms = event.connection, 0
         peer.pool = pool
-        pool.kinds = declared = {str(kind["kind"]): _policy(kind) for kind in message.kinds}
-        for kind, policy in declared.items():
-            self._declare(pool, kind, policy)
+        declared = {str(kind["kind"]): _policy(kind) for kind in message.kinds}
+        pool.kinds = {kind: self._declare(pool, kind, policy) for kind, policy in declared.items()}
         pool.heartbeat_ms = self._liveness.heartbeat_ms(pool)
         self._memory.answer(event.connection, event.request, self._welcome(pool))
         self._liveness.supervisor_came(pool, frozenset(message.workers))
@@ -174,11 +173,33 @@ class Working:
                 return f"pool: kind {kind['kind']}: `backoff_cap_ms` is below `backoff_ms`"
         return ""
 
-    def _declare(self, pool: Pool, kind: str, policy: dict[str, Any]) -> None:
+    def _refuse_pool(self, event: Received, peer: Peer, code: str, text: str) -> None:
+        if peer.pool is not None:
+            self._memory.refuse(event.connection, event.request, code, text)
+        else:
+            self._turn_away(event, text, code)
+
+    def _no_room(self, message: work.Pool) -> tuple[str, str] | None:
+        """The code word and what is full, if there is no room for one more supervisor or for its kinds."""
+        memory, registry = self._memory, self._registry
+        if not registry.has_room_for_pool(message.ticket):
+            return "pools_full", f"pool: {limits.POOLS_MAX} supervisors are known, the most there may be"
+        kinds = {str(kind["kind"]) for kind in message.kinds}
+        if not memory.may_declare(kinds, (pool.kinds for pool in registry.pools.values())):
+            return "kinds_full", (
+                f"pool: of its {len(kinds)} kinds {len(kinds - memory.kinds.keys())} are new, and {len(memory.kinds)} "
+                f"of at most {limits.KINDS_MAX} are known; those that nobody uses are forgotten after a while"
+            )
+        return None
+
+    def _declare(self, pool: Pool, kind: str, policy: dict[str, Any]) -> Mapping[str, Any]:
+        """Make a kind known, and return its policy as it is kept: pools that agree hold it once."""
         known = self._memory.kinds.get(kind)
-        if known is None or known[1] != policy:
-            self._memory.declare_kind(kind, pool.name, policy)
-            self._enqueueing.kind_declared(kind)
+        if known is not None and known[1] == policy:
+            return known[1]
+        self._memory.declare_kind(kind, pool.name, policy)
+        self._enqueueing.kind_declared(kind)
+        return policy
 
     # --- ends of attempts --------------------------------------------------------------------------------
 

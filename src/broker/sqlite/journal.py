@@ -30,6 +30,7 @@ from . import reading, rows, schema, writing
 from .database import Database
 from .errors import NO_SPACE, meaning, refusal
 from .loading import begin_start, read_meta, read_recovered, settle, start_row
+from .marks import Marks
 from .opening import open_database
 from .snapshot import copy_steps
 
@@ -39,8 +40,9 @@ WAL_BURST = 2
 WAL_FRAME_HEADER_BYTES = 24
 
 PLACE_S = 0.1
-"""A commit this long after the last look is followed by one at where the files are, before it is told to
-anybody. That is three calls of `stat`; after each commit they would cost what a tenth of a fast sync does."""
+"""A commit this long after the last look is followed by one at where the files are, and whether they are still
+what they were, before it is told to anybody. That is three calls of `stat` and six small reads; after each commit
+they would cost what a fifth of a fast sync does."""
 
 Synchronous = Literal["FULL", "NORMAL"]
 
@@ -79,6 +81,7 @@ class SqliteJournal:
         self._logs = 0
         self._monotonic_s = monotonic_s
         self._whereabouts: Whereabouts | None = None
+        self._marks: Marks | None = None
         self._place_at_s = 0.0
         """When they are looked at after a commit again."""
 
@@ -94,6 +97,7 @@ class SqliteJournal:
                 wal_bytes_kept=self._wal_bytes_checkpoint,
                 vfs=self._vfs,
             )
+            database.connection.set_wal_hook(self._note_wal)
             self._anchors = begin_start(
                 database, boot_id=boot_id, boot_ms=boot_ms, wall_ms=wall_ms, synchronous=self._synchronous
             )
@@ -103,9 +107,10 @@ class SqliteJournal:
             self._logs = read_meta(database)["logs"]
             directory, name = os.path.split(os.path.abspath(self.path))
             self._whereabouts = Whereabouts(directory, name, f"{name}-wal")
+            self._marks = Marks(database, self.path)
+            self._marks.check(self._wal_pages)
         self._epoch = recovered.epoch
         self._ids_kept = recovered.ids_kept
-        database.connection.set_wal_hook(self._note_wal)
         return recovered
 
     @contextmanager
@@ -149,13 +154,22 @@ class SqliteJournal:
 
     def check_place(self) -> None:
         with self._using("looking where it is"):
-            assert self._whereabouts is not None
             self._place_at_s = self._monotonic_s() + PLACE_S
-            try:
-                self._whereabouts.check()
-            except JournalLostError:
-                self._broken = True
-                raise
+            self._look()
+
+    def _look(self) -> None:
+        assert self._whereabouts is not None and self._marks is not None
+        try:
+            self._whereabouts.check()
+            self._marks.check(self._wal_pages)
+        except JournalLostError:
+            self._broken = True
+            raise
+
+    def _look_for_the_cause(self) -> None:
+        """JournalLostError if that is it: what is left of a file that was cut may look whole to the next start."""
+        if self._marks is not None:
+            self._look()
 
     def forget_ids(self, *, boot_ms: int, limit: int) -> int:
         with self._writing("forgetting ids") as database:
@@ -222,14 +236,21 @@ class SqliteJournal:
         would be put over newer ones at the next start, and nothing could tell. It keeps its length, since
         a file that has to grow takes longer to sync.
         """
+        # First, because SQLite would fold in whatever is there.
+        self.check_place()
         self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         with self._writing("beginning a new log") as database:
             database.run(schema.PUT_META, rows.sealed(("logs", self._logs + 1)))
         self._logs += 1
 
     def _checkpoint(self, mode: int) -> None:
+        assert self._marks is not None
         with self._using("folding in the log") as database:
-            database.checkpoint(mode)
+            self._marks.begin_log()
+            try:
+                database.checkpoint(mode)
+            finally:
+                self._marks.take_file()
         self._wal_pages = 0
 
     def _wal_bytes(self) -> int:
@@ -282,10 +303,13 @@ class SqliteJournal:
         except apsw.Error as error:
             meant = meaning(error, self.path, doing, self._system_errno())
             self._broken = not (self._roll_back() and isinstance(meant, JournalFullError))
+            if not isinstance(meant, JournalFullError):
+                self._look_for_the_cause()
             raise meant from error
         except (rows.DamagedRowError, UnicodeDecodeError) as error:
             # Text is decoded as it is read, so a damaged one is met before the row's checksum is.
             self._broken = True
+            self._look_for_the_cause()
             raise JournalCorruptError(self.path, f"is damaged: {error}; restore a snapshot") from error
         except BaseException:
             self._broken = not self._roll_back() or self._broken

@@ -24,6 +24,8 @@ def apply_changes(database: Database, changes: Changes, epoch: int) -> int:
         _put_outcomes(database, [row for row in changes.outcomes if row[0] not in gone])
     if changes.kinds:
         database.run_many(schema.PUT_KIND, starmap(rows.kind_row, changes.kinds))
+    if changes.kinds_forgotten:
+        database.run_many(schema.DELETE_KIND, [(kind,) for kind in changes.kinds_forgotten])
     for queue, is_paused in changes.paused:
         if is_paused:
             database.run(schema.PAUSE, rows.sealed((queue,)))

@@ -190,6 +190,67 @@ def test_queues_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
     house.enqueue("c", queue="three")
 
 
+def test_default_and_configured_queues_are_open_whoever_filled_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "QUEUES_MAX", 1)
+    house = House(Rules(queues={"mail": QueueRules()}))
+    house.enqueue("a", queue="one")
+    assert house.refused(house.client, m.Enqueue("b", "send", b"", queue="two")) == "queue_full"
+    house.enqueue("b")
+    house.enqueue("c", queue="mail")
+
+
+def test_job_is_moved_to_the_queue_of_its_kind_also_if_that_is_one_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "QUEUES_MAX", 1)
+    house = House()
+    house.enqueue("a")
+    house.enqueue("b", kind="other")
+    house.supervisor(kinds=[{"kind": KIND, "queue": "mail"}])
+    assert (house.row("a").queue, house.state("a"), house.logged) == ("mail", "ready", ["queues_full"])
+    assert house.refused(house.client, m.Enqueue("c", "send", b"", queue="two")) == "queue_full"
+
+
+def test_kicked_job_goes_to_the_queue_of_its_kind_also_if_that_is_one_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "QUEUES_MAX", 1)
+    house = House()
+    house.enqueue("a", expires_ms=10)
+    house.pass_time(10)
+    house.supervisor(kinds=[{"kind": KIND, "queue": "mail"}])
+    house.ok(house.client, m.Kick("a"))
+    assert (house.row("a").queue, house.state("a")) == ("mail", "ready")
+    assert house.logged.count("queues_full") == 1
+
+
+def full_but_for_one_who_waits() -> House:
+    """Job `a` in queue `mail`, `c` and `d` elsewhere, more than all may hold; `b` waits for room in `mail`."""
+    mail = QueueRules(jobs_max=1, overflow=Overflow.WAIT)
+    house = House(Rules(jobs_max=2, queues={"mail": mail}))
+    house.enqueue("d", expires_ms=10)
+    house.pass_time(10)
+    house.enqueue("a", queue="mail")
+    assert house.ask(house.client, m.Enqueue("b", "send", b"", queue="mail", wait_ms=1000)) is None
+    house.enqueue("c")
+    house.ok(house.client, m.Kick("d"))
+    return house
+
+
+def test_kick_goes_past_the_limit_of_all_queues() -> None:
+    house = full_but_for_one_who_waits()
+    assert house.core.statistics()["jobs"] == 3
+
+
+def test_who_waited_for_room_in_his_queue_is_let_in_past_the_limit_of_all() -> None:
+    house = full_but_for_one_who_waits()
+    house.cancel("a")
+    assert house.state("b") == "ready"
+    assert house.refused(house.client, m.Enqueue("e", "send", b"")) == "queue_full"
+
+
 # --- room --------------------------------------------------------------------------------------------------
 
 

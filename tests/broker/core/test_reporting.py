@@ -317,6 +317,7 @@ def test_status_shows_pools() -> None:
         "connected": True,
         "workers": 1,
         "kinds": ["send"],
+        "kinds_left_out": 0,
         "code": None,
         "reload": None,
     }
@@ -365,6 +366,18 @@ def test_status_of_very_many_queues_stays_small(monkeypatch: pytest.MonkeyPatch)
     status = house.status()
     assert (list(status["queues"]), status["left_out"]["queues"]) == (["queue-3", "queue-4"], 3)
     assert (status["totals"]["ready"], status["totals"]["cancelled"]) == (2, 3)
+
+
+def test_rows_of_pools_and_workers_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STATUS_ROW_ITEMS_MAX", 2)
+    house = House()
+    house.supervisor(kinds=[{"kind": kind} for kind in ("send", "c", "a", "b")])
+    house.worker(slots=3)
+    for id in ("one", "two", "three"):
+        house.enqueue(id)
+    (pool,), (worker,) = house.status()["pools"], house.status()["workers"]
+    assert (pool["kinds"], pool["kinds_left_out"]) == (["a", "b"], 2)
+    assert (worker["jobs"], worker["jobs_left_out"]) == (["one", "two"], 1)
 
 
 def test_status_shows_what_a_queue_allows() -> None:

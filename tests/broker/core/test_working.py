@@ -286,6 +286,126 @@ def test_pool_that_is_read_after_that_of_a_newer_connection_is_turned_away() -> 
     assert (house.closed, house.status()["pools"][0]["connected"]) == ([older], True)
 
 
+def another_pool(house: House, number: int, *kinds: str, nonce: str = "nonce-of-pool") -> w.Pool:
+    ticket = bytes([number]) * limits.TICKET_BYTES
+    identity = identity_of(f"{nonce}-{number}")
+    return house.pool(ticket=ticket, identity=identity, kinds=[{"kind": kind} for kind in kinds])
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> House:
+    """Two pools and two kinds there may be; one of each there is."""
+    monkeypatch.setattr(limits, "POOLS_MAX", 2)
+    monkeypatch.setattr(limits, "KINDS_MAX", 2)
+    house = House()
+    house.supervisor()
+    return house
+
+
+def test_pool_that_is_one_too_many_is_turned_away(small: House) -> None:
+    small.ok(small.connect(), another_pool(small, 1, "send"))
+    turned_away = small.connect()
+    assert small.refused(turned_away, another_pool(small, 2, "send")) == "pools_full"
+    assert (small.closed, small.core.statistics()["pools"]) == ([turned_away], 2)
+
+
+def test_known_pool_comes_back_however_many_there_are(small: House) -> None:
+    small.ok(small.connect(), another_pool(small, 1, "send"))
+    small.supervisor()
+    assert small.core.statistics()["pools"] == 2
+
+
+def test_pool_that_has_left_makes_room_at_once(small: House) -> None:
+    leaver = small.connect()
+    small.ok(leaver, another_pool(small, 1, "send"))
+    small.hang_up(leaver)
+    assert small.core.statistics()["pools"] == 2
+    small.ok(small.connect(), another_pool(small, 2, "send"))
+    assert [pool["connected"] for pool in small.status()["pools"]] == [True, True]
+
+
+def test_pool_that_is_away_and_has_workers_keeps_its_place(small: House) -> None:
+    leaver = small.connect()
+    small.ok(leaver, another_pool(small, 1, "send"))
+    small.worker(ticket=bytes([1]) * limits.TICKET_BYTES)
+    small.hang_up(leaver)
+    assert small.refused(small.connect(), another_pool(small, 2, "send")) == "pools_full"
+
+
+def test_kinds_that_are_too_many_are_refused_and_none_of_them_is_known(small: House) -> None:
+    turned_away = small.connect()
+    assert small.refused(turned_away, another_pool(small, 1, "send", "a", "b")) == "kinds_full"
+    assert (small.closed, list(small.status()["kinds"])) == ([turned_away], ["send"])
+    small.ok(small.connect(), another_pool(small, 1, "send", "a"))
+
+
+def test_pool_that_asks_for_too_many_more_kinds_stays_as_it_was(small: House) -> None:
+    supervisor = small.supervisor()
+    more = small.pool(kinds=[{"kind": kind} for kind in ("send", "a", "b")])
+    assert small.refused(supervisor, more) == "kinds_full"
+    assert (supervisor in small.closed, small.status()["pools"][0]["kinds"]) == (False, ["send"])
+
+
+def test_kinds_that_nobody_needs_make_room_for_others_also_in_the_journal(small: House) -> None:
+    supervisor = small.supervisor(kinds=[{"kind": "old"}])
+    assert set(small.status()["kinds"]) == {"send", "old"}
+    small.pass_time(limits.KINDS_LOOKED_MS)
+    small.ok(supervisor, small.pool(kinds=[{"kind": "new"}]))
+    assert set(small.status()["kinds"]) == {"old", "new"}
+    small.restart()
+    assert set(small.status()["kinds"]) == {"old", "new"}
+
+
+def test_kinds_stay_forgotten_when_those_for_which_they_went_are_too_many_still(small: House) -> None:
+    small.supervisor(kinds=[{"kind": "old"}])
+    small.pass_time(limits.KINDS_LOOKED_MS)
+    assert small.refused(small.connect(), another_pool(small, 1, "a", "b")) == "kinds_full"
+    assert set(small.status()["kinds"]) == {"old"}
+    small.restart()
+    assert set(small.status()["kinds"]) == {"old"}
+
+
+def test_kind_that_came_and_went_within_a_batch_is_written_once(small: House) -> None:
+    supervisor = small.supervisor()
+    small.pass_time(limits.KINDS_LOOKED_MS)
+    for kinds in (["a"], [], ["b"]):
+        small.ask_within_batch(supervisor, small.pool(kinds=[{"kind": kind} for kind in kinds]))
+    changes = small.core.take_changes()
+    assert [kind for kind, _, _ in changes.kinds] == ["b"]
+    assert set(changes.kinds_forgotten) == {"a", "send"}
+
+
+def test_kinds_of_live_jobs_and_of_other_pools_are_not_forgotten(small: House) -> None:
+    small.enqueue("a")
+    small.ok(small.connect(), another_pool(small, 1, "other"))
+    small.pass_time(limits.KINDS_LOOKED_MS)
+    assert small.refused(small.supervisor(kinds=[]), small.pool(kinds=[{"kind": "new"}])) == "kinds_full"
+    assert set(small.status()["kinds"]) == {"send", "other"}
+
+
+def test_kinds_are_not_forgotten_before_their_pools_could_come_back(small: House) -> None:
+    small.ok(small.connect(), another_pool(small, 1, "other"))
+    small.restart()
+    assert small.refused(small.connect(), another_pool(small, 2, "new")) == "kinds_full"
+    small.pass_time(limits.KINDS_LOOKED_MS)
+    small.ok(small.connect(), another_pool(small, 2, "new"))
+
+
+def test_forgotten_kind_may_come_back_before_the_next_commit(
+    small: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "KINDS_MAX", 3)
+    small.supervisor(kinds=[{"kind": "old"}])
+    supervisor = small.supervisor(kinds=[{"kind": "older"}])
+    small.pass_time(limits.KINDS_LOOKED_MS)
+    small.ask_within_batch(supervisor, small.pool(kinds=[{"kind": "new"}]))
+    assert set(small.status()["kinds"]) == {"older", "new"}
+    small.ask_within_batch(supervisor, small.pool(kinds=[{"kind": "send"}]))
+    small.commit()
+    small.restart()
+    assert set(small.status()["kinds"]) == {"older", "new", "send"}
+
+
 def test_later_declaration_counts() -> None:
     house = House()
     house.supervisor(kinds=[{"kind": "send", "lease_ms": 900}])

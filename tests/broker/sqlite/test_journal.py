@@ -290,6 +290,17 @@ def test_start_on_a_snapshot_has_an_epoch_above_all_that_were_since(
     second.close()
 
 
+def test_copy_that_was_started_on_is_a_journal_like_any_other(bench: SqliteBench, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy.db")
+    bench.journal.snapshot(copy)
+    epochs: list[int] = []
+    for minute in range(3):
+        journal = SqliteJournal(copy)
+        epochs.append(load(journal, wall_ms=WALL_MS + minute * 60_000).epoch)
+        journal.close()
+    assert epochs == [epochs[0], epochs[0] + 1, epochs[0] + 2]
+
+
 def test_start_on_a_snapshot_by_a_clock_that_is_wrong_is_the_next_one(
     bench: SqliteBench, tmp_path: Path
 ) -> None:
