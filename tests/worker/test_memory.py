@@ -4,7 +4,7 @@ import contextlib
 import mmap
 import os
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -243,7 +243,7 @@ def test_without_a_way_to_reset_the_peak_there_is_no_mark() -> None:
 
 
 @contextlib.contextmanager
-def grown_by(size: int) -> Iterator[None]:
+def grown_by(size: int) -> Generator[None]:
     # Pages from the kernel: an allocator may still have that much from what earlier tests gave back.
     with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as pages:
         pages.write(b"x" * size)
