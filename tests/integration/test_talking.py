@@ -24,10 +24,14 @@ def stack(short_directory: Path) -> Iterator[Stack]:
 
 
 def said(stack: Stack, handle: JobHandle) -> list[str]:
-    """What the pool's output has of a job, without its attribution."""
+    """What the pool's output has of a job, without its attribution.
+
+    With PYTHONUNBUFFERED what a start hook prints, of a worker that begins meanwhile, leaves in two pieces,
+    and a whole line of a job may come between them.
+    """
     head = re.compile(rf"\[[a-z_]+ {handle.id} 1\] ")
     text = (stack.directory / "pool.log").read_text()
-    return [line[found.end() :] for line in text.splitlines() if (found := head.match(line))]
+    return [line[found.end() :] for line in text.splitlines() if (found := head.search(line))]
 
 
 def run(stack: Stack, kind: str, *args: object) -> JobHandle:
