@@ -284,12 +284,13 @@ class Intake:
                 left -= len(event.data) // MADE_BYTES_IN_SHARE
                 is_behind = peer.is_behind
             elif isinstance(event.message, Wait):
-                self._wait_for_job(peer, event)
+                # Reserved until it is known whether the job has ended already.
+                self._owing(peer, event, LOOK_UP_BYTES)
                 is_behind = peer.is_behind
             elif type(event.message) not in _COSTLY:
                 self._ordinary(peer, event)
             elif is_turn or peer.gone:
-                self._costly(peer, event)
+                self._owing(peer, event, _COSTLY[type(event.message)](event.message))
                 left -= COSTLY_IN_SHARE
                 is_behind = peer.is_behind
             else:
@@ -344,13 +345,8 @@ class Intake:
             self._reserve(peer, event.number, 0)
         self._request(peer, event)
 
-    def _wait_for_job(self, peer: Peer, event: Request) -> None:
-        # Until it is known whether the job has ended already.
-        self._reserve(peer, event.number, LOOK_UP_BYTES)
-        self._request(peer, event)
-
-    def _costly(self, peer: Peer, event: Request) -> None:
-        self._reserve(peer, event.number, _COSTLY[type(event.message)](event.message))
+    def _owing(self, peer: Peer, event: Request, bytes: int) -> None:
+        self._reserve(peer, event.number, bytes)
         self._request(peer, event)
 
     def _reserve(self, peer: Peer, request: int, bytes: int) -> None:

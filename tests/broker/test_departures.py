@@ -135,7 +135,7 @@ connection = socket.socket(socket.AF_UNIX)
 connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 connection.connect(sys.argv[1])
 socket.send_fds(socket.socket(fileno=int(sys.argv[2])), [b"x"], [connection.fileno()])
-time.sleep(60)
+time.sleep(60)  # Until it is killed.
 """
 
 

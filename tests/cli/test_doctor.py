@@ -3,14 +3,13 @@
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.command_line import CommandLine
 from support.journals import an_image, load, sql, stored
-from support.other_user import ROOT_ONLY, python_for_all
+from support.other_user import ROOT_ONLY, python_for_all, run_as
 from support.other_user import UID as OTHER
 from support.stack import Stack
 
@@ -202,17 +201,8 @@ def test_client_with_a_state_directory_of_his_own_is_a_client_all_the_same(short
     os.chown(state / "stoker", OTHER, OTHER)
     with Stack(short_directory) as stack:
         stack.start_broker("--socket-mode", "0666")
-        ran = subprocess.run(
-            [*python_for_all(), "-m", "stoker.cli.main", "doctor", "--socket", stack.socket, "--json"],
-            user=OTHER,
-            group=OTHER,
-            extra_groups=[],
-            cwd="/",
-            env={"XDG_STATE_HOME": str(state)},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+        command = ["-m", "stoker.cli.main", "doctor", "--socket", stack.socket, "--json"]
+        ran = run_as(OTHER, OTHER, [*python_for_all(), *command], env={"XDG_STATE_HOME": str(state)})
     assert levels(ran.stdout)["directory"] == {"note"}
     assert "error" not in levels(ran.stdout)["socket"] and "chown" not in ran.stdout
 
@@ -226,16 +216,7 @@ def test_client_of_anothers_broker_has_nothing_to_do(short_directory: Path) -> N
     with Stack(short_directory) as stack:
         stack.start_broker("--config", str(settings))
         command = ["-m", "stoker.cli.main", "doctor", "--data", str(stack.data), "--socket", stack.socket]
-        ran = subprocess.run(
-            [*python_for_all(), *command, "--json"],
-            user=OTHER,
-            group=OTHER,
-            extra_groups=[],
-            cwd="/",
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+        ran = run_as(OTHER, OTHER, [*python_for_all(), *command, "--json"])
     assert (ran.returncode, ran.stderr) == (Exit.OK, "")
     found = levels(ran.stdout)
     assert found["broker"] == found["socket"] == {"ok"} and found["directory"] == {"note"}

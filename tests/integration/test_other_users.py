@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.other_user import GID, OTHER_UID, ROOT_ONLY, UID, python_as, python_for_all
+from support.other_user import GID, OTHER_UID, ROOT_ONLY, UID, python_as, python_for_all, run_as
 from support.waiting import wait_until
 
 from stoker import Client, StokerError
@@ -197,16 +197,8 @@ def test_broker_says_when_the_files_keep_out_whom_the_configuration_lets_in(shor
 def test_nobody_cannot_run_a_broker_and_is_told_to_be_somebody(short_directory: Path) -> None:
     short_directory.chmod(0o777)
     arguments = ["broker", "--socket", "run/broker.sock", "--data", "data", "--config", "/dev/null"]
-    ran = subprocess.run(
-        [*python_for_all(), "-m", "stoker.cli.main", *arguments],
-        user=OVERFLOW_ID,
-        group=OVERFLOW_ID,
-        extra_groups=[],
-        cwd=short_directory,
-        capture_output=True,
-        check=False,
-        timeout=30,
-    )
+    command = [*python_for_all(), "-m", "stoker.cli.main", *arguments]
+    ran = run_as(OVERFLOW_ID, OVERFLOW_ID, command, cwd=short_directory)
     assert ran.returncode == 73
-    assert b"uid 65534 (nobody)" in ran.stderr
-    assert b"use another user" in ran.stderr
+    assert "uid 65534 (nobody)" in ran.stderr
+    assert "use another user" in ran.stderr

@@ -7,12 +7,17 @@ the tests may lie in a directory that is root's alone; another one of the same v
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from support.paths import python_path
 
 UID, GID = 54321, 54322
 OTHER_UID = 54323
+
+RUN_S = 30
+"""One command, on a loaded machine too."""
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 
@@ -36,29 +41,36 @@ def _packages() -> list[str]:
 
 def _runs(command: list[str]) -> bool:
     script = "import stoker.cli.main, stoker.worker.supervisor"
-    ran = subprocess.run(
-        [*command, "-c", script],
-        user=UID,
-        group=GID,
-        extra_groups=[],
-        cwd="/",
+    ran = run_as(UID, GID, [*command, "-c", script])
+    return ran.returncode == 0
+
+
+def run_as(
+    uid: int,
+    gid: int,
+    command: Sequence[str],
+    *,
+    groups: Sequence[int] | None = None,
+    cwd: str | Path = "/",
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """A command to its end, as this user, in no further group unless named."""
+    return subprocess.run(
+        command,
+        user=uid,
+        group=gid,
+        extra_groups=list(groups or ()),
+        cwd=cwd,
+        env=env,
         check=False,
         capture_output=True,
+        text=True,
+        timeout=RUN_S,
     )
-    return ran.returncode == 0
 
 
 def python_as(uid: int, gid: int, script: str, *arguments: str, groups: list[int] | None = None) -> str:
     """What a script prints that runs as this user."""
-    ran = subprocess.run(
-        [*python_for_all(), "-c", script, *arguments],
-        user=uid,
-        group=gid,
-        extra_groups=groups or [],
-        cwd="/",
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    ran = run_as(uid, gid, [*python_for_all(), "-c", script, *arguments], groups=groups)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout

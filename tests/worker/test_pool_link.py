@@ -73,6 +73,10 @@ class Script:
         assert fields[0] == POOL_OP
         await self.send(messages.ANSWER, fields[1], *WELCOME)
 
+    async def refuse(self, code: str, text: str) -> None:
+        """What comes next."""
+        await self.send(messages.ERROR, (await self.read())[1], code, text, {})
+
 
 class Stage:
     """A broker's socket, and a link that wants to reach it."""
@@ -230,15 +234,17 @@ async def test_declaration_waits_for_the_next_broker(short_directory: Path) -> N
         await wait_for(lambda: ended == [None])
 
 
-async def test_refused_declaration_is_told_and_the_link_goes_on(short_directory: Path) -> None:
+@pytest.mark.parametrize("code", ["bad_message", "kinds_full"])
+async def test_refused_declaration_is_told_and_the_link_goes_on(short_directory: Path, code: str) -> None:
     async with running(short_directory) as stage, trio.open_nursery() as nursery:
         script, ended = await stage.accept(), list[Exception | None]()
         await script.welcome()
         await wait_for(lambda: stage.owner.welcomes == 1)
         nursery.start_soon(declare, stage, ended)
-        await script.send(messages.ERROR, (await script.read())[1], "bad_message", "kind x", {})
+        await script.refuse(code, "kind x")
         await wait_for(lambda: bool(ended))
         assert "kind x" in str(ended[0])
+        assert (isinstance(ended[0], PoolRefusedError), stage.said[-1]) == (True, "broker_refused")
         await script.send(KILL_OP, 0, *KILL)
         await wait_for(lambda: stage.owner.kills == [KILL])
 
@@ -257,7 +263,7 @@ async def test_declaration_that_another_overtakes_does_not_wait_for_ever(short_d
 async def test_pool_that_is_shut_out_for_now_tries_again(short_directory: Path) -> None:
     async with running(short_directory) as stage:
         script = await stage.accept()
-        await script.send(messages.ERROR, (await script.read())[1], "shutting_down", "no", {})
+        await script.refuse("shutting_down", "no")
         await script.stream.aclose()
         await (await stage.accept()).welcome()
         await wait_for(lambda: stage.owner.welcomes == 1)
@@ -271,7 +277,7 @@ async def test_pool_for_which_there_is_no_room_says_so_once_and_tries_again(
     async with running(short_directory) as stage:
         for _ in range(3):
             script = await stage.accept()
-            await script.send(messages.ERROR, (await script.read())[1], code, "no room", {})
+            await script.refuse(code, "no room")
             await script.stream.aclose()
         await (await stage.accept()).welcome()
         await wait_for(lambda: stage.owner.welcomes == 1)
@@ -283,24 +289,11 @@ async def test_pool_for_which_there_is_no_room_waits_longer_than_for_a_broker(
 ) -> None:
     async with running(short_directory) as stage:
         script = await stage.accept()
-        await script.send(messages.ERROR, (await script.read())[1], "pools_full", "no room", {})
+        await script.refuse("pools_full", "no room")
         await script.stream.aclose()
         with trio.move_on_after(2 * pool_link.BACKOFF_S_MAX) as waited:
             await stage.accept()
         assert waited.cancelled_caught
-
-
-async def test_declaration_of_too_many_kinds_is_told_and_the_link_goes_on(short_directory: Path) -> None:
-    async with running(short_directory) as stage, trio.open_nursery() as nursery:
-        script, ended = await stage.accept(), list[Exception | None]()
-        await script.welcome()
-        await wait_for(lambda: stage.owner.welcomes == 1)
-        nursery.start_soon(declare, stage, ended)
-        await script.send(messages.ERROR, (await script.read())[1], "kinds_full", "kind x", {})
-        await wait_for(lambda: bool(ended))
-        assert (isinstance(ended[0], PoolRefusedError), stage.said[-1]) == (True, "broker_refused")
-        await script.send(KILL_OP, 0, *KILL)
-        await wait_for(lambda: stage.owner.kills == [KILL])
 
 
 @pytest.mark.parametrize("code", ["forbidden", "version_mismatch"])
@@ -308,5 +301,5 @@ async def test_pool_the_broker_will_not_have_says_so(short_directory: Path, code
     with pytest.RaisesGroup(pytest.RaisesExc(PoolRefusedError, match=code)):
         async with running(short_directory) as stage:
             script = await stage.accept()
-            await script.send(messages.ERROR, (await script.read())[1], code, "no", {})
+            await script.refuse(code, "no")
             await trio.sleep_forever()

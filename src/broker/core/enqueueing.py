@@ -141,8 +141,7 @@ class Enqueueing:
         policy = memory.kind_policy(message.kind)
         queue_name = message.queue or policy.get("queue") or limits.QUEUE_DEFAULT
         if not memory.may_use(queue_name):
-            text = f"queue {queue_name} would be one more than {limits.QUEUES_MAX} queues"
-            memory.refuse(event.connection, event.request, "queue_full", text, {"waits": False})
+            memory.refuse_queue(event.connection, event.request, queue_name)
             return
         queue = memory.queue(queue_name)
         is_behind = bool(queue.parked) and not event.parked_turn

@@ -133,6 +133,11 @@ class Memory:
             or name in self.rules.queues
         )
 
+    def refuse_queue(self, connection: int, request: int, name: str) -> None:
+        """Refuse a request that would need a queue which may not be used."""
+        text = f"queue {name} would be one more than {limits.QUEUES_MAX} queues"
+        self.refuse(connection, request, "queue_full", text, {"waits": False})
+
     def _settled_queue(self, job: Job) -> Queue:
         """The queue that a kind has chosen for a job that exists already, also if it is one too many.
 

@@ -3,7 +3,7 @@
 A final state is never overwritten; the answer to whoever comes too late names it.
 """
 
-from ...proto import limits, messages
+from ...proto import messages
 from ...proto.model import Outcome, State
 from .events import Received
 from .job import Job
@@ -114,8 +114,7 @@ class Operating:
         """Hand out no more jobs of a queue, or of any."""
         memory = self._memory
         if message.queue and not memory.may_use(message.queue):
-            text = f"queue {message.queue} would be one more than {limits.QUEUES_MAX} queues"
-            memory.refuse(event.connection, event.request, "queue_full", text, {"waits": False})
+            memory.refuse_queue(event.connection, event.request, message.queue)
             return
         memory.set_paused(message.queue or "", True)
         memory.answer(event.connection, event.request, messages.Done())

@@ -107,7 +107,7 @@ class SqliteJournal:
             self._logs = read_meta(database)["logs"]
             directory, name = os.path.split(os.path.abspath(self.path))
             self._whereabouts = Whereabouts(directory, name, f"{name}-wal")
-            self._marks = Marks(database, self.path)
+            self._marks = Marks(database, self.path, self._page_bytes)
             self._marks.check(self._wal_pages)
         self._epoch = recovered.epoch
         self._ids_kept = recovered.ids_kept

@@ -39,10 +39,10 @@ class _Mark(NamedTuple):
 class Marks:
     """The database and the log of a connection that is their only user."""
 
-    def __init__(self, database: Database, path: str) -> None:
+    def __init__(self, database: Database, path: str, page_bytes: int) -> None:
         self._database = database
         self._path = path
-        self._page_bytes = database.number("PRAGMA page_size")
+        self._page_bytes = page_bytes
         self._meta_page = database.number(schema.META_PAGE)
         self._of_file: list[_Mark] = []
         self._of_log: list[_Mark] = []

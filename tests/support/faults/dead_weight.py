@@ -6,7 +6,6 @@ slowest one in a hundred, the broker's memory at its peak, and how each useless 
 """
 
 import json
-import resource
 import select
 import statistics
 import subprocess
@@ -16,6 +15,14 @@ import time
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from support.faults.beside import (
+    NOT_SLOW_S,
+    PEAK_MIB_MAX,
+    SLOWER_MAX,
+    lack_of_descriptors,
+    peak_mib,
+    slowest_in_a_hundred,
+)
 from support.faults.crowd import LARGE
 from support.proof.harness import Harness, Tally
 from support.stack import STOKER, Stack
@@ -30,13 +37,6 @@ JOBS = 200
 MEASUREMENTS = 2
 """Before the crowd comes and after it has gone; and twice as many beside it. Their medians are compared: a
 neighbour on this machine slows one of them or two, the crowd all."""
-
-SLOWER_MAX = 2.0
-NOT_SLOW_S = 0.030
-"""Below this nothing is slow, however fast it was without the crowd: as for one that talks."""
-
-PEAK_MIB_MAX = 200
-"""A broker alone has 40; 64 may be unread; sockets, what is just being made, and room for the allocator."""
 
 LATE_S = 5.0
 """After its deadline a connection is ended within so long, on a busy machine too."""
@@ -124,13 +124,11 @@ class Trial:
             if done.state != "done":
                 self.faults.append(f"an honest job is {done.state}")
         self.counts["honest"] += len(took_s)
-        return sorted(took_s)[-1 - len(took_s) // 100]
+        return slowest_in_a_hundred(took_s)
 
     def _judge_memory(self) -> None:
         assert self._stack.broker is not None
-        with open(f"/proc/{self._stack.broker.pid}/status", encoding="ascii") as file:
-            peak = next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmHWM"))
-        self.counts["peak_mib"] = peak
+        self.counts["peak_mib"] = peak = peak_mib(self._stack.broker.pid)
         if peak > PEAK_MIB_MAX:
             self.faults.append(f"the broker's memory had a peak of {peak} MiB")
 
@@ -167,9 +165,7 @@ def _is_over(said: IO[bytes]) -> bool:
 
 def needs() -> str:
     """Whether so many connections are to be had."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4 * HARNESS.piece + 200
-    return f"the limit of descriptors is {hard}, and {wanted} are needed" if hard < wanted else ""
+    return lack_of_descriptors(HARNESS.piece)
 
 
 HARNESS = Harness(

@@ -7,13 +7,14 @@ and one that is not whole is as if it had not been written. Whoever notes does s
 """
 
 import json
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoker.proto.codec import is_exactly
+
+from .appending import append, size
 
 
 class Note(NamedTuple):
@@ -34,18 +35,11 @@ class Notebook:
         """Write it down, as of now or of another instant. It outlives every process; nothing cuts the power."""
         instant = time.monotonic_ns() if at_ns is None else at_ns
         line = f"\n{json.dumps([instant, word, *values])}\n".encode()
-        file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(file, line)
-        finally:
-            os.close(file)
+        append(self.path, line)
 
     def size(self) -> int:
         """Bytes of it, which only grow."""
-        try:
-            return self.path.stat().st_size
-        except FileNotFoundError:
-            return 0
+        return size(self.path)
 
     def notes(self) -> list[Note]:
         """All whole ones, in the order in which they were written."""

@@ -5,7 +5,6 @@ write. Records have one length, which divides that of a page, so none lies acros
 leaves a record whole or leaves none. What is here has run, however often, whatever a journal says.
 """
 
-import os
 import struct
 import uuid
 from collections import defaultdict
@@ -13,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .. import history as h
+from .appending import append, size
 
 _RECORD = struct.Struct("<16sQQ")
 
@@ -28,19 +28,11 @@ class Runs:
 
     def note(self, job_id: str, token: h.Key) -> None:
         """This handler has started. Only ids that the library has made fit in."""
-        record = _RECORD.pack(uuid.UUID(job_id).bytes, *token)
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(file, record)
-        finally:
-            os.close(file)
+        append(self._path, _RECORD.pack(uuid.UUID(job_id).bytes, *token))
 
     def count(self) -> int:
         """So many have started."""
-        try:
-            return self._path.stat().st_size // _RECORD.size
-        except FileNotFoundError:
-            return 0
+        return size(self._path) // _RECORD.size
 
     def tokens(self) -> Tokens:
         """All of them."""

@@ -11,7 +11,6 @@ broker's memory at its peak; and that it comes to rest when it has heard all tha
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from support.faults.beside import (
+    NOT_SLOW_S,
+    PEAK_MIB_MAX,
+    SLOWER_MAX,
+    lack_of_descriptors,
+    peak_mib,
+    slowest_in_a_hundred,
+)
 from support.faults.talkers import HUSH, TALK
 from support.proof.harness import Harness, Tally
 from support.stack import STOKER, Stack
@@ -40,16 +47,8 @@ JOBS = 200
 STATUS_EVERY = 5
 """So many jobs."""
 
-SLOWER_MAX = 2.0
-NOT_SLOW_S = 0.030
-"""Below this nothing is slow, however fast it was without the crowd: three things are said for each job (enqueue, wait, ack), and each may
-find the broker in a round that has just begun, which may last 10 ms."""
-
 STATUS_S_MAX = 1.0
 """A report waits for its turn, and hundreds of others wait for theirs. The median of the windows' slowest."""
-
-PEAK_MIB_MAX = 200
-"""A broker alone has 40; of each in a crowd of a thousand it has one read, 64 KiB; and room for the allocator."""
 
 REST_S = 120.0
 """In which a broker hears out a thousand of them. They say 40 MiB, in requests of 20 bytes."""
@@ -58,6 +57,7 @@ IDLE_MAX = 0.1
 """Of a core: a broker at rest takes less."""
 
 LOOK_S = 0.25
+"""So long its processor time is watched, to see whether it rests."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -109,7 +109,7 @@ class Window:
             if number % STATUS_EVERY == 0:
                 status_s.append(_took_s(stack.client.status))
         self.job_count += jobs
-        self.slowest_s.append(sorted(jobs_s)[-1 - jobs // 100])
+        self.slowest_s.append(slowest_in_a_hundred(jobs_s))
         self.status_s.append(max(status_s))
 
 
@@ -185,9 +185,7 @@ class Trial:
                 self.faults.append(f"a status takes {status_s * 1000:.0f} ms {name} the crowd")
 
     def _judge_memory(self) -> None:
-        with open(f"/proc/{self._pid}/status", encoding="ascii") as file:
-            peak = next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmHWM"))
-        self.counts["peak_mib"] = peak
+        self.counts["peak_mib"] = peak = peak_mib(self._pid)
         if peak > PEAK_MIB_MAX:
             self.faults.append(f"the broker's memory had a peak of {peak} MiB")
 
@@ -207,9 +205,7 @@ def _cpu_s(pid: int) -> float:
 
 def needs() -> str:
     """Whether so many connections are to be had."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4 * HARNESS.piece + 200
-    return f"the limit of descriptors is {hard}, and {wanted} are needed" if hard < wanted else ""
+    return lack_of_descriptors(HARNESS.piece)
 
 
 HARNESS = Harness(
