@@ -108,7 +108,6 @@ class Driver:
             said=self._said_nothing_legal,
             ended=self._end_if_over,
             is_stuck=lambda: self.committer.is_stuck,
-            is_wanted=self.poller.look,
             looking_up=lambda: self.questions.waiting_count,
         )
         self._delivery = Delivery(

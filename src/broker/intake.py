@@ -4,20 +4,23 @@ One read is 64 KiB, which may be thousands of requests, and the answer to one of
 megabyte. So what was read is not all taken up at once:
 
 - **A share.** So many requests of one peer are taken up, then it is somebody else's turn: only a few at
-  first, and the rest in turns. So who says little is heard in the round in which it spoke, however many
+  first, and the rest in turns (see `line`). So who says little is heard in the round in which it spoke, however many
   others have much to say: those wait for their turns.
 - **A round.** What peers may say at first is bounded for all of them together, and a read by itself counts
-  as well. So is the time for turns. Who is not read in a round is ready still in the next, before those
+  as well. So is the time for that, and for turns. Who is not read in a round is ready still in the next, before those
   who were. Of workers and supervisors more is taken up at once: their heartbeats decide about jobs.
 - **Being behind.** Nothing more is taken up of a peer that is behind with taking answers: those it has
   not read yet, those that wait for their commit, and those still to be made, for which room is
   reserved when their request is taken up. So nothing is made in advance for somebody who does not read.
   What is reserved for all peers together is bounded as well.
 - **Turns.** A costly request (a report, a listing, a look-up of much) is taken up only in a turn of its
-  peer. A round gives turns for some milliseconds, and for less if somebody else has something to say: to
-  those who ask something costly and to those who say much alternately, each first come first served. So
-  a report on a thousand queues holds others up once, and not as often as it was asked for, and whoever
-  looks at one job does not wait behind all who enqueue thousands.
+  peer. A round gives turns for some milliseconds: to those who ask something costly and to those who say
+  much alternately, each first come first served. So a report on a thousand queues holds others up once,
+  and not as often as it was asked for, and whoever looks at one job does not wait behind all who enqueue
+  thousands.
+- **A crowd.** Who says little must find the broker in the midst of short rounds. So while there is such a
+  one, a round gives one turn of each sort, and the more peers wait for theirs, the shorter a turn is; and
+  beside a crowd of them, the round in which he is heard gives none at all, as long as the next one does.
 
 A peer that waits for its turn, or is behind, is not read from, so what waits is bounded by one read.
 One that is gone is heard to its end, in turns as well, but nothing is made for it any more; and if it says
@@ -25,7 +28,7 @@ much of which nothing can come, the rest is thrown away.
 """
 
 from collections.abc import Callable, Iterable
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 from ..proto import limits
@@ -33,23 +36,36 @@ from ..proto.connection import Ended, Event, Refused, Request
 from ..proto.messages import Drain, Drop, Enqueue, Jobs, Kick, Show, Status, Wait, Why
 from ..proto.model import Role
 from .deadlines import Deadlines
+from .line import Line
 from .peer import HOLD_ANSWER, HOLD_BACKLOG, HOLD_TURN, Peer
 
 FIRST_REQUESTS = 32
 """Of one peer when it has been read: far more than who waits for answers has on its way, and less than a
 millisecond."""
 
-ROUND_REQUESTS = 256
-"""Of all peers together at first, in one round: some 5 ms."""
+ROUND_REQUESTS = 64
+"""Of all peers together at first, in one round."""
+
+ROUND_LOOK_UPS = 32
+"""For which the journal has to be asked."""
+
+ROUND_MS = 3
+"""How long peers are read in one round. In a quiet one that is never so long."""
 
 LEAST_REQUESTS = 4
 """Of a peer that was read when the round was full already."""
 
 TURN_REQUESTS = 64
-"""Of one peer in a turn."""
+"""Of one peer in a turn, if nobody else waits for his; else a part of that."""
+
+SHARES_MAX = 4
+"""So many waiting peers are a crowd. Whatever is shared out by their number is one part of so many at least."""
 
 PASSES_MAX = 4
 """Turns of one peer in a round, if nobody else needs the time."""
+
+LATELY_MS = 500
+"""Who said little so long ago may say more at any moment."""
 
 VAIN_MAX = 64
 """Of a peer that is gone: questions, and what is refused as it stands. A client that has gone with so many
@@ -57,10 +73,7 @@ of them unanswered knows nothing of what it said behind them either."""
 
 LOOK_UPS_MAX = 128
 """Of all peers together in one visit to the journal, by turns: some 10 ms, with what comes of them. As
-much as that for one peer; the more wait, the more others will want to get in between."""
-
-LOOK_UPS_SHARES = 4
-"""The bound is at least one part of so many."""
+much as that for one peer; a part of it if more of them wait."""
 
 QUEUED_MAX = 256
 """Of one peer in one visit to the journal, and behind what is looked up there."""
@@ -72,9 +85,6 @@ HEARD_OUT_REQUESTS = 1024
 """Of an older connection, before another speaks for the same worker: more than it has slots. What it has
 not heard to be confirmed, a worker says again."""
 
-ORDER_MAX = 64
-"""Peers of each sort that are looked at in a round for whose turn it is."""
-
 COSTLY_IN_SHARE = 32
 """A costly request is so much of a share as this many others."""
 
@@ -82,10 +92,7 @@ MADE_BYTES_IN_SHARE = 256
 """So many bytes that the connection answered by itself (`help`) are as much of a share as one request."""
 
 TURNS_MS = 5
-"""How long one round gives turns."""
-
-TURNS_LEAST_MS = 1
-"""How long if others have something to say: who has much to say must get on as well."""
+"""How long one round gives turns, if nobody else has said anything lately."""
 
 RESERVED_BYTES_MAX = limits.MIB
 """For all peers together: what a few pages of jobs take, and as many more would take another 30 ms."""
@@ -124,9 +131,8 @@ class Intake:
     """See the module. What is taken up goes to `request`; what no request is, to `said`.
 
     `ended` is called for a peer that has ended or cannot be answered, when it has been heard. `round_ms`
-    is the time of this round, which costs nothing; `clock_ms` the time now. `is_wanted` tells whether
-    somebody has something to say who does not wait for a turn, `looking_up` how many requests wait for
-    the journal.
+    is the time of this round, which costs nothing; `clock_ms` the time now. `looking_up` tells how many
+    requests wait for the journal.
     """
 
     def __init__(
@@ -139,7 +145,6 @@ class Intake:
         said: Callable[[Peer, Refused | Ended], None],
         ended: Callable[[Peer], None],
         is_stuck: Callable[[], bool],
-        is_wanted: Callable[[], bool],
         looking_up: Callable[[], int],
     ) -> None:
         self._deadlines = deadlines
@@ -149,25 +154,34 @@ class Intake:
         self._said = said
         self._ended = ended
         self._is_stuck = is_stuck
-        self._is_wanted = is_wanted
         self._looking_up = looking_up
-        self._talking: dict[Peer, None] = {}
-        self._asking: dict[Peer, None] = {}
+        self._talking = Line()
+        self._asking = Line()
         """Those who wait for turns: the next of what they said is costly, or it is not."""
         self._gone_requests = limits.INTEGER_MAX
         self._reserved_bytes = 0
         self._room = ROUND_REQUESTS
+        self._looked_up_before = 0
+        """So many requests waited for the journal when the round began."""
+        self._brief_ms = -LATELY_MS
+        """When somebody was last heard to the end who had not much to say."""
+        self._gave_turns = True
+        """The last round did."""
 
     # --- taking up -------------------------------------------------------------------------------------
 
     def begin_round(self) -> None:
         """A round begins, with all its room."""
         self._room = ROUND_REQUESTS
+        self._looked_up_before = self._looking_up()
 
     @property
     def has_room(self) -> bool:
         """More peers may be read in this round."""
-        return self._room > 0
+        # Of those that waited before, a visit to a slow disk decides, and no heartbeat may wait for that.
+        new_look_ups = self._looking_up() - self._looked_up_before
+        is_time_left = self._clock_ms() - self._round_ms() < ROUND_MS
+        return self._room > 0 and new_look_ups < ROUND_LOOK_UPS and is_time_left
 
     def hear(self, peer: Peer) -> None:
         """Take up what a peer has said, as far as it may be taken up now."""
@@ -178,8 +192,11 @@ class Intake:
         else:
             is_full = self._room < FIRST_REQUESTS or self._looking_up() >= LOOK_UPS_MAX
             share = LEAST_REQUESTS if is_full else FIRST_REQUESTS
+        taken = share - max(self._take_up(peer, share), 0)
         # Somebody who sends his bytes one by one costs a read each.
-        self._room -= max(share - max(self._take_up(peer, share), 0), 1)
+        self._room -= max(taken, 1)
+        if taken and not peer.holds & HOLD_TURN:
+            self._brief_ms = self._round_ms()
 
     def hear_more(self, peers: Iterable[Peer]) -> None:
         """These have been answered, and may have said more: now while there is room, or when their turn comes."""
@@ -214,27 +231,34 @@ class Intake:
 
         While nothing gets to the disk no room becomes free, and a report must get through.
         """
-        waiting_count = len(self._talking) + len(self._asking)
-        if not waiting_count:
+        shares = self._shares
+        if not shares:
             return False
-        look_ups_max = LOOK_UPS_MAX // min(waiting_count, LOOK_UPS_SHARES)
+        look_ups_max = LOOK_UPS_MAX // shares
         has_room = self._reserved_bytes < RESERVED_BYTES_MAX and self._looking_up() < look_ups_max
         return has_room or self._is_stuck()
 
+    @property
+    def _shares(self) -> int:
+        return min(len(self._talking) + len(self._asking), SHARES_MAX)
+
     def take_turns(self) -> None:
-        """Give turns while the round lasts, a few at most to each who waits, but always one of each sort."""
-        if not self._talking and not self._asking:
+        """Give turns while the round lasts, a few at most to each who waits, or one of each sort."""
+        shares = self._shares
+        since_brief_ms = self._round_ms() - self._brief_ms
+        self._gave_turns = not (shares == SHARES_MAX and since_brief_ms == 0 and self._gave_turns)
+        if not shares or not self._gave_turns:
             return
         begun_ms = self._clock_ms()
         for _ in range(PASSES_MAX):
-            for peers in zip_longest(_first(self._asking), _first(self._talking)):
+            for peers in zip_longest(self._asking.next(), self._talking.next()):
                 for peer in filter(None, peers):
                     if not self.has_turns:
                         return
                     if peer in self._asking or peer in self._talking:
-                        self._take_up(peer, TURN_REQUESTS, is_turn=True)
-                taken_ms = self._clock_ms() - begun_ms
-                if taken_ms >= TURNS_MS or (taken_ms >= TURNS_LEAST_MS and self._is_wanted()):
+                        peer.was_at_rest = False
+                        self._take_up(peer, TURN_REQUESTS // shares, is_turn=True)
+                if since_brief_ms < LATELY_MS or self._clock_ms() - begun_ms >= TURNS_MS:
                     return
 
     def _wait(self, peer: Peer) -> None:
@@ -246,11 +270,11 @@ class Intake:
     def _line_up(self, peer: Peer) -> None:
         event = peer.put_off
         asks = isinstance(event, Request) and type(event.message) in _COSTLY
-        (self._asking if asks else self._talking)[peer] = None
+        (self._asking if asks else self._talking).join(peer)
 
     def _leave_line(self, peer: Peer) -> None:
-        self._talking.pop(peer, None)
-        self._asking.pop(peer, None)
+        self._talking.leave(peer)
+        self._asking.leave(peer)
 
     def _take_up(self, peer: Peer, left: int, *, is_turn: bool = False, is_last: bool = False) -> int:
         """Take up so much of what it has said; how much of that was left.
@@ -327,6 +351,7 @@ class Intake:
             peer.hold(HOLD_BACKLOG)
             peer.unhold(HOLD_TURN)
         elif is_at_rest:
+            peer.was_at_rest = True
             peer.unhold(HOLD_TURN)
         else:
             self._wait(peer)
@@ -380,7 +405,3 @@ class Intake:
     def _change(self, peer: Peer, bytes: int) -> None:
         peer.reserved_bytes += bytes
         self._reserved_bytes += bytes
-
-
-def _first(waiting: dict[Peer, None]) -> list[Peer]:
-    return list(islice(waiting, ORDER_MAX))

@@ -44,7 +44,7 @@ DESCRIPTORS_PER_CONNECTION = 2
 ADMIN_SHARE = 8
 """One place in so many is kept for those who may administer."""
 
-ACCEPTS_MAX = 64
+ACCEPTS_MAX = 8
 """In one round, so that a flood of connections does not hold up those that exist."""
 
 REST_MS = 100

@@ -86,6 +86,7 @@ class Peer:
         "sent_bytes",
         "unanswered",
         "vain_count",
+        "was_at_rest",
     )
 
     def __init__(
@@ -121,6 +122,8 @@ class Peer:
         """The connection has said its last event; what is unanswered may still be answered."""
         self.gone = False
         """Nobody is left to answer to: the other end is closed in both directions, or its process dead."""
+        self.was_at_rest = True
+        """It had been heard to the end, and has had no turn since."""
         self.vain_count = 0
         """Requests heard since then of which nothing could come."""
         self.exited = False

@@ -17,13 +17,16 @@ from stoker.broker.deadlines import Deadlines
 from stoker.broker.intake import (
     FIRST_REQUESTS,
     HEARD_OUT_REQUESTS,
+    LATELY_MS,
     LEAST_REQUESTS,
     LOOK_UPS_MAX,
     PASSES_MAX,
     QUEUED_MAX,
+    ROUND_LOOK_UPS,
+    ROUND_MS,
     ROUND_REQUESTS,
+    SHARES_MAX,
     TURN_REQUESTS,
-    TURNS_LEAST_MS,
     TURNS_MS,
     VAIN_MAX,
     Intake,
@@ -47,18 +50,19 @@ class Desk:
         self.taken: list[tuple[Peer, Request]] = []
         self.ended: list[Peer] = []
         self.now_ms = self.turn_takes_ms = 0.0
-        self.is_stuck = self.is_wanted = False
+        self.round_began_ms: float | None = None
+        """Unless it has just begun."""
+        self.is_stuck = False
         self.looking_up = 0
         self.deadlines = Deadlines()
         self.intake = Intake(
             self.deadlines,
-            round_ms=lambda: int(self.now_ms),
+            round_ms=lambda: int(self.now_ms if self.round_began_ms is None else self.round_began_ms),
             clock_ms=lambda: int(self.now_ms),
             request=self._request,
             said=lambda peer, event: peer.send(event.data),
             ended=self.ended.append,
             is_stuck=lambda: self.is_stuck,
-            is_wanted=lambda: self.is_wanted,
             looking_up=lambda: self.looking_up,
         )
         self._poller = Poller()
@@ -136,9 +140,10 @@ def test_others_have_their_turn_before_one_has_its_second(desk: Desk) -> None:
         desk.says(peer, Cancel("a"), 2 * ONE_ROUND)
     desk.turn_takes_ms = 1
     desk.intake.take_turns()
-    assert [len(numbers(desk, peer)) for peer in peers] == [FIRST_REQUESTS + TURN_REQUESTS, FIRST_REQUESTS]
+    turn = TURN_REQUESTS // 2
+    assert [len(numbers(desk, peer)) for peer in peers] == [FIRST_REQUESTS + turn, FIRST_REQUESTS]
     desk.intake.take_turns()
-    assert [len(numbers(desk, peer)) for peer in peers] == [FIRST_REQUESTS + TURN_REQUESTS] * 2
+    assert [len(numbers(desk, peer)) for peer in peers] == [FIRST_REQUESTS + turn] * 2
 
 
 def test_a_round_has_room_for_so_much_and_a_little_of_whoever_was_read(desk: Desk) -> None:
@@ -226,7 +231,7 @@ def test_who_says_much_gets_on_beside_those_who_ask(desk: Desk) -> None:
         desk.says(desk.peer(), Why("a"), 1)
     desk.turn_takes_ms = TURNS_MS
     desk.intake.take_turns()
-    assert len(numbers(desk, talker)) == FIRST_REQUESTS + TURN_REQUESTS
+    assert len(numbers(desk, talker)) == FIRST_REQUESTS + TURN_REQUESTS // SHARES_MAX
 
 
 def test_who_waits_for_the_journal_is_bounded_for_all_peers_together(desk: Desk) -> None:
@@ -242,12 +247,75 @@ def test_who_waits_for_the_journal_is_bounded_for_all_peers_together(desk: Desk)
     assert desk.intake.has_turns
 
 
-@pytest.mark.parametrize(("is_wanted", "turns"), [(True, 1), (False, PASSES_MAX)])
-def test_turns_are_few_while_others_have_something_to_say(desk: Desk, is_wanted: bool, turns: int) -> None:
-    desk.says(desk.peer(), Cancel("a"), 2 * ONE_ROUND)
-    desk.is_wanted, desk.turn_takes_ms = is_wanted, TURNS_LEAST_MS / TURN_REQUESTS
+@pytest.mark.parametrize(("ago_ms", "turns"), [(1, 1), (LATELY_MS - 1, 1), (LATELY_MS, PASSES_MAX)])
+def test_turns_are_few_while_others_have_something_to_say(desk: Desk, ago_ms: int, turns: int) -> None:
+    talker, other = desk.peer(), desk.peer()
+    desk.says(talker, Cancel("a"), 2 * ONE_ROUND)
+    desk.says(other, Cancel("a"), 1)
+    desk.now_ms += ago_ms
     desk.intake.take_turns()
-    assert len(desk.taken) == FIRST_REQUESTS + turns * TURN_REQUESTS
+    assert len(numbers(desk, talker)) == FIRST_REQUESTS + turns * TURN_REQUESTS
+
+
+@pytest.mark.parametrize("waiting", [1, 2, SHARES_MAX, 2 * SHARES_MAX])
+def test_turns_are_the_shorter_the_more_wait_for_theirs(desk: Desk, waiting: int) -> None:
+    peers = [desk.peer() for _ in range(waiting)]
+    for peer in peers:
+        desk.says(peer, Cancel("a"), 2 * ONE_ROUND)
+    desk.turn_takes_ms = TURNS_MS
+    desk.intake.take_turns()
+    assert len(numbers(desk, peers[0])) == FIRST_REQUESTS + TURN_REQUESTS // min(waiting, SHARES_MAX)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "rounds"), [(SHARES_MAX, [False, True, False, True]), (SHARES_MAX - 1, [True] * 4)]
+)
+def test_round_in_which_somebody_else_was_heard_gives_no_turns_beside_a_crowd(
+    desk: Desk, waiting: int, rounds: list[bool]
+) -> None:
+    for _ in range(waiting):
+        desk.says(desk.peer(), Cancel("a"), ONE_ROUND)
+    other, gave_turns = desk.peer(), list[bool]()
+    for number in range(len(rounds)):
+        desk.now_ms += 1
+        desk.intake.begin_round()
+        desk.says(other, Cancel("a"), 1, begin=1 + number)
+        before = len(desk.taken)
+        desk.intake.take_turns()
+        gave_turns.append(len(desk.taken) > before)
+    assert gave_turns == rounds
+
+
+def test_who_asks_now_and_then_does_not_wait_behind_those_who_ask_without_end(desk: Desk) -> None:
+    for _ in range(50):
+        desk.says(desk.peer(), Why("a"), 50)
+    desk.turn_takes_ms = TURNS_MS
+    for _ in range(100):
+        desk.intake.take_turns()
+    asker = desk.peer()
+    desk.says(asker, Why("a"), 1)
+    for _ in range(2):
+        desk.intake.take_turns()
+    assert numbers(desk, asker) == [1]
+
+
+def test_reading_ends_when_the_round_has_lasted_long_enough(desk: Desk) -> None:
+    desk.round_began_ms = desk.now_ms
+    desk.now_ms += ROUND_MS - 1
+    assert desk.intake.has_room
+    desk.now_ms += 1
+    assert not desk.intake.has_room
+
+
+def test_reading_ends_when_so_much_has_to_be_looked_up(desk: Desk) -> None:
+    desk.looking_up = 1000
+    desk.intake.begin_round()
+    desk.looking_up += ROUND_LOOK_UPS - 1
+    assert desk.intake.has_room
+    desk.looking_up += 1
+    assert not desk.intake.has_room
+    desk.intake.begin_round()
+    assert desk.intake.has_room
 
 
 def test_a_costly_request_waits_for_its_turn_and_holds_back_what_follows(desk: Desk) -> None:

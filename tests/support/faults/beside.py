@@ -5,9 +5,9 @@ import resource
 SLOWER_MAX = 2.0
 """So many times as long as without the crowd."""
 
-NOT_SLOW_S = 0.030
+NOT_SLOW_S = 0.010
 """Below this nothing is slow, however fast it was without the crowd: three things are said for each job (enqueue,
-wait, ack), and each may find the broker in a round that has just begun, which may last 10 ms."""
+wait, ack), and each may find the broker in a round that has just begun, which may last 3 ms."""
 
 PEAK_MIB_MAX = 200
 """A broker alone has 40. The rest is what a crowd of a thousand may make it hold: of each one read, 64 KiB; 64 MiB

@@ -58,6 +58,7 @@ class Conditions(NamedTuple):
     """So long the crowd is there at least; 0: until the last deadline has passed."""
     jobs: int = JOBS
     slower_max: float = SLOWER_MAX
+    not_slow_s: float = NOT_SLOW_S
 
 
 USUAL = Conditions()
@@ -105,7 +106,7 @@ class Trial:
             report: dict[str, Any] = json.loads(crowd.stdout.read().splitlines()[-1])
         quiet_s = statistics.median(alone_s + [self._slowest_s() for _ in range(MEASUREMENTS)])
         self.counts["quiet_us"], self.counts["beside_us"] = round(quiet_s * 1e6), round(beside_s * 1e6)
-        if beside_s > max(self._conditions.slower_max * quiet_s, NOT_SLOW_S):
+        if beside_s > max(self._conditions.slower_max * quiet_s, self._conditions.not_slow_s):
             self.faults.append(f"{beside_s * 1000:.1f} ms beside the crowd, {quiet_s * 1000:.1f} ms alone")
         self._judge_memory()
         self._judge_ends(report)

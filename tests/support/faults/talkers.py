@@ -9,6 +9,7 @@ end of its standard input as JSON what it has seen.
     reader    reads what it is answered, and says more as soon as there is room
     deaf      reads nothing
     leaver    reads nothing, and is gone as soon as its socket is full
+    dripper   a reader that says a few bytes at a time, so that hardly anything arrives whole
 
 Each says it in frames, in JSON lines, or in lines as a person types them. It is a process of its own with a
 low priority, so that what its clients cost is not what honest clients in another one see.
@@ -24,7 +25,8 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from stoker.proto.messages import Cancel, Enqueue, Kick, Message, Show, Status, Why
+from stoker.proto.messages import Cancel, Enqueue, Hello, Kick, Message, Show, Status, Why
+from stoker.proto.model import Role
 from stoker.proto.ops import BY_MESSAGE
 
 from .crowd import frame
@@ -39,6 +41,8 @@ smaller one, or it would take minutes to hear a thousand of them out."""
 SMALL_BYTES = 8 * 1024
 """The kernel doubles it, and counts what it needs itself."""
 
+DRIP_BYTES = 5
+
 BLOB_BYTES = 64 * 1024
 READ_BYTES = 64 * 1024
 
@@ -46,6 +50,7 @@ NOBODY = "nobody-has-this-id"
 UNKNOWN_OP = 9_999
 
 _SAID: tuple[Message, ...] = (
+    Hello(1, Role.SUBMIT.value),
     Status(),
     Why(NOBODY),
     Show(NOBODY),
@@ -93,11 +98,12 @@ def speech(spell: Callable[[Random], bytes], random: Random) -> memoryview:
 class Talker:
     """One connection."""
 
-    def __init__(self, path: str, speech: memoryview, *, is_small: bool) -> None:
+    def __init__(self, path: str, speech: memoryview, *, is_small: bool, is_dripping: bool) -> None:
         self.is_over = False
         """The broker has hung up."""
         self._speech = speech
         self._at = 0
+        self._is_dripping = is_dripping
         self.socket = socket.socket(socket.AF_UNIX)
         if is_small:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BYTES)
@@ -105,13 +111,16 @@ class Talker:
         self.socket.setblocking(False)
 
     def talk(self) -> int:
-        """Until the socket is full; so many bytes."""
+        """Until the socket is full, or a drop; so many bytes."""
         said = 0
         try:
             while True:
-                count = self.socket.send(self._speech[self._at :])
+                end = self._at + DRIP_BYTES if self._is_dripping else len(self._speech)
+                count = self.socket.send(self._speech[self._at : end])
                 self._at = (self._at + count) % len(self._speech)
                 said += count
+                if self._is_dripping:
+                    return said
         except BlockingIOError:
             return said
         except (BrokenPipeError, ConnectionResetError):
@@ -146,10 +155,11 @@ class Crowd:
         """All come, and fill their sockets."""
         for number in range(self._count):
             is_small = number % FULL_EVERY != 0
-            talker = Talker(self._path, self._speeches[number // 3 % 3], is_small=is_small)
+            speech = self._speeches[number // 4 % 3]
+            talker = Talker(self._path, speech, is_small=is_small, is_dripping=number % 4 == 3)
             self.counts["said"] += talker.talk()
             self.counts["connections"] += 1
-            (self._join, self._deaf.append, _leave)[number % 3](talker)
+            (self._join, self._deaf.append, _leave, self._join)[number % 4](talker)
 
     def _join(self, talker: Talker) -> None:
         self._readers[talker.socket.fileno()] = talker

@@ -1,7 +1,7 @@
 """Honest clients beside a crowd that talks as much as it can, and after it has gone.
 
 A broker and a pool as they are run; an honest client enqueues a job and waits for its end, again and again,
-and asks for the status now and then. Windows take turns: without the crowd, beside it, and right after it has
+and now and then looks at that job and asks for the status. Windows take turns: without the crowd, beside it, and right after it has
 gone, when much of what it said is still unheard. The crowd is a process of its own (`talkers`).
 
 Judged: the slowest one in a hundred of a window, by the median of all windows of that sort, so that a
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,7 +49,11 @@ STATUS_EVERY = 5
 """So many jobs."""
 
 STATUS_S_MAX = 1.0
-"""A report waits for its turn, and hundreds of others wait for theirs. The median of the windows' slowest."""
+"""A report waits for its turn. Beside a crowd that has just come and asks for the first time, that may be behind
+hundreds of others. The median of the windows' slowest."""
+
+SHOW_S_MAX = 1.0
+"""It is a turn as well."""
 
 REST_S = 120.0
 """In which a broker hears out a thousand of them. They say 40 MiB, in requests of 20 bytes."""
@@ -99,18 +104,26 @@ class Window:
         self.job_count = 0
         self.status_s: list[float] = []
         """The longest for a status."""
+        self.show_s: list[float] = []
+        """The longest for a look at a job."""
 
     def measure(self, stack: Stack, jobs: int) -> None:
         """One more."""
         jobs_s: list[float] = []
         status_s: list[float] = []
+        show_s: list[float] = []
         for number in range(jobs):
-            jobs_s.append(_took_s(lambda: stack.client.enqueue("noop").wait(timeout_s=60)))
+            began_s = time.monotonic()
+            job = stack.client.enqueue("noop")
+            job.wait(timeout_s=60)
+            jobs_s.append(time.monotonic() - began_s)
             if number % STATUS_EVERY == 0:
+                show_s.append(_took_s(partial(stack.client.show, job.id)))
                 status_s.append(_took_s(stack.client.status))
         self.job_count += jobs
         self.slowest_s.append(slowest_in_a_hundred(jobs_s))
         self.status_s.append(max(status_s))
+        self.show_s.append(max(show_s))
 
 
 def _took_s(call: Callable[[], Any]) -> float:
@@ -176,13 +189,17 @@ class Trial:
         self.counts["quiet_us"] = round(alone_s * 1e6)
         for name, window in (("beside", self._beside), ("after", self._after)):
             slowest_s, status_s = statistics.median(window.slowest_s), statistics.median(window.status_s)
+            show_s = statistics.median(window.show_s)
             self.counts[f"{name}_us"] = round(slowest_s * 1e6)
             self.counts[f"status_{name}_us"] = round(status_s * 1e6)
+            self.counts[f"show_{name}_us"] = round(show_s * 1e6)
             if slowest_s > max(self._conditions.slower_max * alone_s, self._conditions.not_slow_s):
                 ms = f"{slowest_s * 1000:.0f} ms {name} the crowd, {alone_s * 1000:.0f} ms without it"
                 self.faults.append(f"the slowest job in a hundred takes {ms}")
             if status_s > STATUS_S_MAX:
                 self.faults.append(f"a status takes {status_s * 1000:.0f} ms {name} the crowd")
+            if show_s > SHOW_S_MAX:
+                self.faults.append(f"a look at a job takes {show_s * 1000:.0f} ms {name} the crowd")
 
     def _judge_memory(self) -> None:
         self.counts["peak_mib"] = peak = peak_mib(self._pid)
