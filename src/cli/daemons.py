@@ -88,6 +88,7 @@ def pool(app: str, parent: int | None, reload: bool, **flags: Any) -> int:
             settings.recycle_jobs or 0, settings.recycle_memory_bytes or 0, settings.recycle_age_ms or 0
         ),
         watch=reload,
+        commands=settings.commands,
     )
 
 

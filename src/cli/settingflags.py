@@ -52,11 +52,14 @@ def _option(setting: Setting) -> Callable[[F], F]:
     default = setting.default_text
     if setting.name in ("broker.socket", "broker.data"):
         default = f"{setting.environ}, or {default}"
+    alone = setting.kind.alone
     return click.option(
         setting.flag,
         _parameter(setting),
         metavar=setting.kind.word,
-        help=f"{setting.says} Default: {default}.",
+        is_flag=False,
+        flag_value=alone,
+        help=f"{setting.says} Default: {default}." + (f" Without a value: {alone}." if alone else ""),
     )
 
 

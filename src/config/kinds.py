@@ -9,7 +9,7 @@ Names of users and groups are kept as they were written; whoever needs them asks
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +19,9 @@ from .durations import format_duration, format_size, parse_duration, parse_size
 
 class Kind:
     """Text that `check` accepts as it is. The other kinds say more."""
+
+    alone: str | None = None
+    """What a flag without a value means; None: it needs one."""
 
     def __init__(self, word: str, allowed: str, check: Callable[[str], object] = bool) -> None:
         self.word = word
@@ -234,6 +237,41 @@ class Turns(Kind):
         if is_mixed or len({name for name, _ in turns}) < len(turns) or len(turns) > limits.POOL_QUEUES_MAX:
             raise ValueError(turns)
         return tuple(turns)
+
+
+ANY = "any"
+
+
+class Programs(Kind):
+    """Programs that jobs may run: a tuple of absolute paths, which is empty for every program there is."""
+
+    alone: str | None = ANY
+
+    def __init__(self) -> None:
+        super().__init__(
+            "any|PATH,...", '"any", or a list of absolute paths ("/usr/bin/gzip,/usr/bin/rsync")'
+        )
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        return () if text == ANY else self._checked(text.split(","))
+
+    def take(self, value: object) -> tuple[str, ...]:
+        if value == ANY:
+            return ()
+        if not isinstance(value, list):
+            raise ValueError(value)  # noqa: TRY004 - one kind of error for all that is not allowed
+        items: list[object] = [*value]
+        return self._checked(items)
+
+    def show(self, value: Any) -> list[str]:
+        return list(value) or [ANY]
+
+    @staticmethod
+    def _checked(paths: Sequence[object]) -> tuple[str, ...]:
+        texts = [path for path in paths if type(path) is str and path.startswith("/") and "\0" not in path]
+        if not texts or len(texts) < len(paths) or len(texts) > limits.POOL_PROGRAMS_MAX:
+            raise ValueError(paths)
+        return tuple(texts)
 
 
 _NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-")

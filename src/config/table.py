@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..proto import limits
 from ..proto.model import Overflow
 from ..proto.queuerules import QueueRules
-from .kinds import Choice, Duration, Kind, Mode, Number, Path, People, Person, Size, Turns, Word
+from .kinds import Choice, Duration, Kind, Mode, Number, Path, People, Person, Programs, Size, Turns, Word
 
 BROKER, QUEUES, ACCESS, POOL, LOG = TABLES = ("broker", "queues", "access", "pool", "log")
 """Tables of the file, in the order in which they are shown. `queues` holds one table for each queue, and
@@ -266,6 +266,15 @@ SETTINGS: tuple[Setting, ...] = (
         "Queues that the pool takes jobs from, in this order or by weight.",
         "queues",
         "all, in turns",
+    ),
+    Setting(
+        POOL,
+        "commands",
+        Programs(),
+        None,
+        "Programs that jobs of the kind `command` may be.",
+        "commands",
+        "none",
     ),
     Setting(
         POOL,

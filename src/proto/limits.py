@@ -88,6 +88,9 @@ HELD_MAX = 1024
 POOL_QUEUES_MAX = 64
 """Queues that a pool names. All of them are looked at for each job it gets."""
 
+POOL_PROGRAMS_MAX = 1024
+"""Programs that a pool names because its jobs may run no others."""
+
 WEIGHT_MAX = 1000
 """Of one of them: far more than anybody can tell apart."""
 

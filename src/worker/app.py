@@ -274,6 +274,13 @@ class App:
             kind = self._add(tell, f"{handler.kind}{SUFFIX}", None, {}).kind
             handler.policy = {**handler.policy, "dead_kind": kind}
 
+    def add_commands(self) -> None:
+        """For the pool: make the kind of jobs that are programs. ValueError if the app has one of that name."""
+        from .commands.command import KIND
+        from .commands.kind import command
+
+        self._add(command, KIND, None, {})
+
     def kinds(self) -> list[dict[str, Any]]:
         """Every kind with what it declares, as a pool tells the broker."""
         return [{"kind": handler.kind, **handler.policy} for handler in self.handlers.values()]

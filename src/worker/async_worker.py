@@ -12,7 +12,8 @@ An attempt is ended by cancelling it: the supervisor writes its token and the re
 and sends the strike signal. A handler that goes on all the same is over its time, whatever it returns;
 if it does not return, the supervisor kills the process, and the broker takes back the others uncharged.
 The same if a handler never lets the loop turn: that also keeps all its neighbours waiting. What a
-handler started as processes is its own to end, on cancellation too: nobody knows whose they are.
+handler started as processes is its own to end, on cancellation too: nobody knows whose they are. What it ran by
+`commands.run`, or what a job of the kind `command` is, ends before the attempt does (see `commands.sentinel`).
 
 TERM: it says hello anew with no slots, so that nothing more comes and what has not begun goes back; then
 it waits for the jobs that run. Whoever sent the signal kills it when it takes too long.
@@ -21,6 +22,7 @@ it waits for the jobs that run. Whoever sent the signal kills it when it takes t
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
@@ -31,9 +33,12 @@ from ..proto import limits, work
 from . import async_attempt, attempt, log
 from .app import App
 from .async_attempt import Strike
+from .commands.command import KIND, Rules
+from .commands.kind import attempt_of
+from .commands.run import of_this_process
 from .context import CurrentJob, current_job, set_task_job
 from .flavour import Flavour
-from .link import HELLO_MS, HelloRefusedError, Link
+from .link import HELLO_MS, Answer, HelloRefusedError, Link
 from .output import JobOutput
 from .process import RECONNECT_SIGNAL, STRIKE_SIGNAL, disregard
 from .reporter import Reporter
@@ -49,9 +54,19 @@ LEAVE_MS = 5000
 class AsyncWorker:
     """See the module. Everything it needs was made before the fork or is given here."""
 
-    def __init__(self, app: App, flavour: Flavour, link: Link, page: StartPage, output: JobOutput) -> None:
+    def __init__(
+        self,
+        app: App,
+        flavour: Flavour,
+        link: Link,
+        page: StartPage,
+        output: JobOutput,
+        commands: Sequence[str] | None = None,
+    ) -> None:
+        """`commands`: see `control.Start`."""
         self._flavour = flavour
         self._output = output
+        self._programs = None if commands is None else Rules(commands)
         self._handlers = app.handlers
         self._hooks = app.hooks
         self._link = link
@@ -91,6 +106,8 @@ class AsyncWorker:
         return self._status
 
     async def _run(self) -> None:
+        if self._programs is not None:
+            of_this_process().warm()
         self._page.say_came_up()
         self._waiting = anyio.CancelScope()
         async with anyio.create_task_group() as self._tasks:
@@ -104,6 +121,7 @@ class AsyncWorker:
                 self._status = 1
             self._tasks.cancel_scope.cancel()
         self._link.close()
+        of_this_process().close()
 
     # --- the connection ------------------------------------------------------------------------------
 
@@ -152,7 +170,7 @@ class AsyncWorker:
                     link.receive()
         return link.finish()
 
-    def _answer(self, answer: work.Ack | work.Nack) -> None:
+    def _answer(self, answer: Answer) -> None:
         self._link.answer(answer)
         if self._link.unsent and not self._flushing:
             self._flushing = True
@@ -191,7 +209,7 @@ class AsyncWorker:
         if self._ending:
             self._change()
 
-    async def _attempt(self, job: work.Job, token: Token, strike: Strike) -> work.Ack | work.Nack:
+    async def _attempt(self, job: work.Job, token: Token, strike: Strike) -> Answer:
         if token in self._kills:
             return attempt.never_run(token, self._kills[token])
         handler = self._handlers.get(job.kind)
@@ -201,6 +219,10 @@ class AsyncWorker:
         reporter, headers = self._reporters[self._running[token][0]], job.headers or {}
         set_task_job(CurrentJob(job.id, job.attempt, token, job.kind, job.queue, headers, deadline, reporter))
         reporter.begin(token)
+        if self._programs is not None and job.kind == KIND:
+            done = await attempt_of(token, job.payload, strike, self._programs)
+            reporter.end()
+            return done
         self._output.begin(token)
         function = self._hooks.within_task(handler.function, current_job)
         answer = await async_attempt.run(

@@ -119,7 +119,8 @@ def _worker(
         # Imported by the zygote already, if the app has any use for it.
         from .async_worker import AsyncWorker
 
-        worker = AsyncWorker(app, flavour, Link(start.socket, greet, waits=False), page, output)
+        link = Link(start.socket, greet, waits=False)
+        worker = AsyncWorker(app, flavour, link, page, output, start.commands)
     return worker
 
 

@@ -52,6 +52,8 @@ class Start(NamedTuple):
     """These three are `output.OutputRules`."""
     watch: bool = False
     """Say which files were imported."""
+    commands: Sequence[str] | None = None
+    """Programs that jobs may run, by absolute path; none of them: every program. None: no jobs are programs."""
 
 
 class Fork(NamedTuple):

@@ -26,6 +26,7 @@ def main(
     output: OutputRules = OUTPUT_DEFAULT,
     recycling: Recycling = NEVER,
     watch: bool = False,
+    commands: Sequence[str] | None = None,
 ) -> int:
     """Run a pool of `workers` for the app `module:name` until it is told to end; the exit code.
 
@@ -34,7 +35,8 @@ def main(
     `status`, `queues` the names and weights of those it takes jobs from (none: all), `drain_ms` how long
     jobs may go on after TERM, `memory_max` what a job of a kind without a limit may take in bytes, 0 for
     all there is, `output` what becomes of what they print, `recycling` when workers are replaced, `watch`
-    whether the code is loaded anew when its files change. Blocks, takes over TERM, INT and HUP, and is for
+    whether the code is loaded anew when its files change, `commands` which programs jobs may run (none: all;
+    None: jobs are no programs). Blocks, takes over TERM, INT and HUP, and is for
     the main thread.
     """
     if not 1 <= workers <= limits.LIST_ITEMS_MAX:
@@ -60,6 +62,7 @@ def main(
             output=output,
             recycling=recycling,
             watch=watch,
+            commands=commands,
             say=writer.say,
             write=writer.write,
         )

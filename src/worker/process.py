@@ -31,6 +31,7 @@ OOM_SCORE_ADJ = 500
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 _GONE_STATES = "ZX"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -199,6 +200,11 @@ def go_first_when_memory_is_short() -> None:
 def become_subreaper() -> None:
     """Orphans among this process's descendants become its children, instead of init's."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def allow_no_new_privileges() -> None:
+    """From here on nothing that this process starts gets more rights by being started: no set-user-id, no capabilities."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def die_with_parent(parent: int) -> None:

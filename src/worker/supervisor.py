@@ -90,12 +90,22 @@ class Supervisor:
         output: OutputRules = OUTPUT_DEFAULT,
         recycling: Recycling = NEVER,
         watch: bool = False,
+        commands: Sequence[str] | None = None,
         say: Callable[..., None],
         write: Callable[[bytes], None],
     ) -> None:
         ticket = secrets.token_bytes(limits.TICKET_BYTES)
         self._start = Start(
-            target, socket, ticket, name, memory_max, scratch.base(), queues, *output, watch=watch
+            target,
+            socket,
+            ticket,
+            name,
+            memory_max,
+            scratch.base(),
+            queues,
+            *output,
+            watch=watch,
+            commands=commands,
         )
         wanted = {
             Flavour.PLAIN: (workers, 1),

@@ -3,8 +3,8 @@
 A process belongs to a worker if it carries the worker's nonce in its environment, is in the worker's
 session, or descends from one that is, or from the worker itself. Each sign alone can be shaken off
 (a program may start with an empty environment, in a session of its own, as an orphan), all three
-together only on purpose. A look takes a few milliseconds; it is repeated until it finds nobody, for
-what forks while it is looked at is found the next time.
+together only on purpose, and not even then by a program that was run as a command. A look takes a few
+milliseconds; it is repeated until it finds nobody, for what forks while it is looked at is found the next time.
 
 For a worker that is to be killed, take the look before: while it lives, its children are still its
 children.
@@ -22,6 +22,13 @@ SWEEP_MS = 5000
 """A process that SIGKILL has not ended by then hangs in the kernel; the report then says so."""
 
 NONCE_LENGTH_MIN = 8
+
+KEEPERS = ("stoker-nursery", "stoker-sentinel")
+"""Subreapers of programs that jobs run (see `commands`). As long as they live, whatever these programs start is
+below them. So they are ended last."""
+
+CALM_LOOKS = 2
+"""So many looks in a row must find nobody else: what forks during one is found by the next."""
 
 _PAUSE_S = 0.002
 
@@ -62,6 +69,7 @@ def sweep(worker_pid: int, nonce: str, known: Iterable[Stat] = (), *, within_ms:
 
 def _kill_all(look: Callable[[], Iterable[Stat]], known: Iterable[Stat], within_ms: int) -> bool:
     end = time.monotonic() + within_ms / 1000
+    calm = 0
     suspects = {(each.pid, each.start_ticks): each for each in known}
     while True:
         for each in look():
@@ -71,8 +79,10 @@ def _kill_all(look: Callable[[], Iterable[Stat]], known: Iterable[Stat], within_
             return True
         if time.monotonic() > end:
             return False
-        for each in suspects.values():
-            _kill(each)
+        others = [each for each in suspects.values() if process.name_of(each.pid) not in KEEPERS]
+        calm = 0 if others else calm + 1
+        for each in suspects.values() if calm >= CALM_LOOKS else others:
+            send(each, signal.SIGKILL)
         time.sleep(_PAUSE_S)
 
 
@@ -104,7 +114,8 @@ def _is_alive(each: Stat) -> bool:
     return now is not None and now.start_ticks == each.start_ticks and not now.has_ended
 
 
-def _kill(each: Stat) -> None:
+def send(each: Stat, number: int) -> None:
+    """Signal a process that was seen, if it is still that one and may be signalled."""
     try:
         target = Pidfd(each.pid)
     except (OSError, ValueError):
@@ -113,9 +124,9 @@ def _kill(each: Stat) -> None:
     try:
         # The pid may have been reused between look and open; from here on it cannot be.
         if _is_alive(each):
-            target.send(signal.SIGKILL)
+            target.send(number)
     except PermissionError:
-        # It runs as somebody else now. It stays on the list, and the sweep reports failure.
+        # It runs as somebody else now. Whoever wanted it dead finds it alive at the next look.
         return
     finally:
         target.close()

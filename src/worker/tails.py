@@ -31,6 +31,11 @@ class Tails:
         held = self._held.pop(token, None)
         if held is None:
             return None
-        text = held.decode(errors="replace").replace("\0", "\\x00")
-        # Both may have made it longer, and a cut may go through a character.
-        return text.encode()[-self._bytes_max :].decode(errors="ignore")
+        return tail_text(bytes(held), self._bytes_max)
+
+
+def tail_text(data: bytes, bytes_max: int) -> str:
+    """The end of what was said, as text that a message may hold."""
+    text = data.decode(errors="replace").replace("\0", "\\x00")
+    # Both may have made it longer, and a cut may go through a character.
+    return text.encode()[-bytes_max:].decode(errors="ignore")

@@ -235,6 +235,8 @@ def _import(sock: socket.socket, start: Start) -> App | None:
         app = load(start.target)
         app.gather()
         app.add_dead_kinds()
+        if start.commands is not None:
+            app.add_commands()
     except BaseException as error:  # noqa: BLE001 - a module that ends the interpreter is as unusable
         if start.watch:
             _tell_files(sock, [*sources.modules(start.target).values(), *sources.files_of(error)])

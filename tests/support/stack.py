@@ -83,12 +83,12 @@ class Stack:
                 start_new_session=True,
             )
 
-    def start_broker(self, *options: str, wait: bool = True) -> None:
+    def start_broker(self, *options: str, wait: bool = True, within_s: float = START_S) -> None:
         """Start the broker and wait until it answers."""
         arguments = ("broker", "--socket", self.socket, "--data", str(self.data), *options)
         self.broker = self._spawn("broker", *arguments, call=self.broker_call, **self.broker_environment)
         if wait:
-            wait_until(self._answers, "the broker answers", deadline_s=START_S)
+            wait_until(self._answers, "the broker answers", deadline_s=within_s)
 
     def _answers(self) -> bool:
         assert self.broker is not None
@@ -98,9 +98,9 @@ class Stack:
         except StokerError:
             return False
 
-    def start_pool(self, app: str, workers: int, **environment: str) -> None:
+    def start_pool(self, app: str, workers: int, *options: str, **environment: str) -> None:
         """Start a pool and wait until all its workers are idle."""
-        arguments = ("pool", app, "--workers", str(workers), "--socket", self.socket)
+        arguments = ("pool", app, "--workers", str(workers), "--socket", self.socket, *options)
         self.pool = self._spawn("pool", *arguments, **environment)
         wait_until(lambda: self.idle_count() >= workers, f"{workers} idle workers", deadline_s=START_S)
 

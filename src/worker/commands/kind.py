@@ -1,0 +1,191 @@
+"""An attempt of the kind `command`: a program run as a job, and what becomes of how it ended.
+
+What is asked for is `command.Command`. What the program said last is kept as the output of the attempt, stdout
+and stderr as they came. A machine that has not enough of something for one program more is no fault of the job: it is given
+back.
+"""
+
+import errno
+import time
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from ...proto import limits
+from ...proto.work import Ack, Nack, Release
+from .. import attempt
+from ..async_attempt import Strike
+from ..payload import PayloadError, fitting_arguments
+from ..report import cut, reason_of, report_of
+from ..signature import fit_of
+from ..startpage import Token
+from ..tails import tail_text
+from .command import Command, Rules
+from .filter import OutputLimitError, Policy
+from .program import ProgramError
+from .run import Child, how, run
+from .sentinels import SentinelLostError, StartError
+from .sinks import Output, Sink
+from .stream import Tail
+from .talk import Ended
+
+SHORT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
+"""The machine has not enough of something: no fault of the job's."""
+
+SHORT_S = 1.0
+"""So long a worker waits before it gives such a job back, and takes another."""
+
+_FITS = fit_of(Command)
+
+
+async def command(argv: Sequence[str], **options: Any) -> None:
+    """The handler, as far as an app knows it: a name, which workers know how to run (`attempt_of`)."""
+    raise NotImplementedError
+
+
+async def attempt_of(token: Token, payload: bytes, strike: Strike, rules: Rules) -> Ack | Nack | Release:
+    """One attempt: run what the payload says, until nothing of it is left. Raises nothing but a cancellation from elsewhere."""
+    begun_s = time.monotonic()
+    try:
+        args, kwargs = fitting_arguments(payload, _FITS)
+        command = Command(*args, **kwargs)
+        rules.check(command)
+    except (PayloadError, ProgramError) as error:
+        return Nack(token, "permanent", cut(str(error), limits.REASON_BYTES_MAX))
+    life = _Attempt(token, command, begun_s)
+    with anyio.CancelScope() as scope:
+        strike.cancel = scope.cancel
+        return await life.run()
+    return life.struck(strike.reason or "cancelled")
+
+
+class _Attempt:
+    """One command in its attempt."""
+
+    def __init__(self, token: Token, command: Command, begun_s: float) -> None:
+        self._token = token
+        self._command = command
+        self._begun_s = begun_s
+        self._said = Tail(limits.OUTPUT_BYTES_MAX)
+        self._child: Child | None = None
+
+    async def run(self) -> Ack | Nack | Release:
+        try:
+            async with self._program() as self._child:
+                pass
+        except (StartError, OSError) as error:
+            if error.errno in SHORT_OF:
+                await anyio.sleep(SHORT_S)
+                return Release(self._token, "not_started")
+            return self._failed("error", str(error) if isinstance(error, StartError) else reason_of(error))
+        except ProgramError as error:
+            return self._failed("permanent", str(error))
+        except OutputLimitError as error:
+            return self._failed("error", str(error))
+        except SentinelLostError as error:
+            return self._failed("crash", str(error))
+        except Exception as error:  # noqa: BLE001 - a fault of stoker's must not end the worker
+            return self._failed("error", reason_of(error), report_of(error))
+        assert self._child.ended is not None
+        return self._answer(self._child.ended)
+
+    def _program(self) -> AbstractAsyncContextManager[Child]:
+        command = self._command
+        stdin = command.stdin.encode() if isinstance(command.stdin, str) else command.stdin
+        return run(
+            command.argv,
+            stdin=stdin if command.stdin_file is None else Path(command.directory, command.stdin_file),
+            stdout=_bounded(command.stdout_bytes_max),
+            stderr=_bounded(command.stderr_bytes_max),
+            said=self._said.add,
+            directory=command.directory,
+            env=command.env,
+            pass_env=command.pass_env,
+            umask=command.umask,
+            rlimits=command.rlimits,
+            oom_score_adj=command.oom_score_adj,
+            grace_s=command.grace_s,
+            ok=None,
+        )
+
+    def _answer(self, ended: Ended) -> Ack | Nack:
+        command = self._command
+        if not ended.is_gone:
+            return self._failed("error", "not all of its processes would die")
+        if ended.status in command.ok:
+            return Ack(
+                self._token, attempt.encode_result(self._result(ended)), self._elapsed_ms, self._output
+            )
+        is_permanent = ended.status in command.permanent or (
+            command.retry and ended.status not in command.retry
+        )
+        return self._failed("permanent" if is_permanent else "error", how(ended))
+
+    def struck(self, reason: str) -> Nack:
+        """It was to be ended, and is."""
+        return self._filled(attempt.struck_answer(self._token, reason, self._notes(), self._begun_s))
+
+    def _failed(self, outcome: str, reason: str, report: str = "") -> Nack:
+        reason = cut(reason, limits.REASON_BYTES_MAX)
+        return self._filled(
+            Nack(self._token, outcome, reason, report or self._notes(), None, self._elapsed_ms)
+        )
+
+    def _filled(self, answer: Nack) -> Nack:
+        answer = answer._replace(output=self._output)
+        ended = None if self._child is None else self._child.ended
+        if ended is None:
+            return answer
+        return answer._replace(
+            signal=ended.signal,
+            status=ended.status,
+            memory_peak_bytes=ended.memory_peak_bytes,
+            cpu_ms=ended.cpu_ms,
+        )
+
+    def _result(self, ended: Ended) -> dict[str, Any]:
+        assert self._child is not None
+        return {
+            "status": ended.status,
+            "stdout_bytes": self._child.stdout.tail.total_bytes,
+            "stderr_bytes": self._child.stderr.tail.total_bytes,
+            "memory_peak_bytes": ended.memory_peak_bytes,
+            "cpu_ms": ended.cpu_ms,
+            "left_count": ended.left_count,
+        }
+
+    def _notes(self) -> str:
+        """What else there is to say of its end, a line each."""
+        child = self._child
+        if child is None or child.ended is None:
+            return ""
+        notes = (
+            [f"{child.ended.left_count} processes that it had left behind were killed"]
+            if child.ended.left_count
+            else []
+        )
+        notes += [
+            f"its {name} was held open by another process"
+            for name, stream in (("stdout", child.stdout), ("stderr", child.stderr))
+            if stream.is_held
+        ]
+        return "\n".join(notes)
+
+    @property
+    def _elapsed_ms(self) -> int:
+        return attempt.elapsed_ms(self._begun_s)
+
+    @property
+    def _output(self) -> str:
+        return tail_text(self._said.text, limits.OUTPUT_BYTES_MAX)
+
+
+def _bounded(bytes_max: int | None) -> Output:
+    return None if bytes_max is None else Sink(_let_go, policy=Policy.FAIL, bytes_max=bytes_max)
+
+
+async def _let_go(data: bytes) -> None:
+    """What is kept of it is kept elsewhere."""

@@ -1,0 +1,152 @@
+"""Programs as jobs in a real pool: through kills of whatever looks after them, nothing of them survives."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.stack import Stack
+from support.waiting import wait_until
+
+from stoker.client.handle import JobHandle
+from stoker.worker import process
+
+pytestmark = pytest.mark.slow
+
+ESCAPING = "(setsid env -i /bin/sh -c '(echo $$ >> {marks}; exec sleep 600) & exec sleep 600' &) ; trap '' TERM; sleep 600 & echo $! >> {marks}; wait"
+"""In a session of its own, without an environment, orphaned; deaf; and a child."""
+
+
+@pytest.fixture
+def stack(short_directory: Path) -> Iterator[Stack]:
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        stack.start_pool("trials:app", 1, "--commands")
+        wait_until(lambda: command_worker(stack) != 0, "the worker for commands is up", deadline_s=20)
+        yield stack
+
+
+def command_worker(stack: Stack) -> int:
+    return next((worker["pid"] for worker in stack.workers() if worker["slots"] == 100), 0)
+
+
+def run(stack: Stack, *argv: str, **options: object) -> JobHandle:
+    return stack.client.enqueue("command", [list(argv)], **options)  # type: ignore[arg-type] # by name
+
+
+def escaping(stack: Stack, tmp_path: Path, **options: object) -> tuple[JobHandle, list[int]]:
+    """A job that does all it can to survive, and the pids of what it has started."""
+    marks = tmp_path / "marks"
+    job = run(stack, "/bin/sh", "-c", ESCAPING.format(marks=marks), **options)
+    wait_until(
+        lambda: marks.exists() and len(marks.read_text().split()) == 2, "it has escaped", deadline_s=10
+    )
+    return job, tree_of(command_worker(stack))
+
+
+def tree_of(worker: int) -> list[int]:
+    """Everything below a worker, nursery and sentinels included."""
+    stats = list(process.all_stats())
+    family = {worker}
+    while joining := {each.pid for each in stats if each.parent in family} - family:
+        family |= joining
+    return sorted(family - {worker})
+
+
+def all_gone(pids: list[int]) -> bool:
+    return not any(is_alive(pid) for pid in pids)
+
+
+def is_alive(pid: int) -> bool:
+    found = process.stat(pid)
+    return found is not None and not found.has_ended
+
+
+def programs_of(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if not process.name_of(pid).startswith("stoker-")]
+
+
+def test_program_is_run_and_its_output_kept(stack: Stack) -> None:
+    job = run(stack, "sh", "-c", "echo out; echo err >&2")
+    assert job.wait(20).state == "done"
+    (attempt,) = stack.client.show(job.id)["history"]
+    assert sorted(attempt["output"].split()) == ["err", "out"]
+
+
+def test_failure_has_its_status_on_record(stack: Stack) -> None:
+    job = run(stack, "sh", "-c", "exit 3", attempts_max=1)
+    assert job.wait(20).state == "dead"
+    (attempt,) = stack.client.show(job.id)["history"]
+    assert (attempt["outcome"], attempt["status"], attempt["reason"]) == ("error", 3, "exit status 3")
+
+
+def test_pool_that_allows_no_commands_takes_none(short_directory: Path) -> None:
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        stack.start_pool("trials:app", 1)
+        job = run(stack, "true")
+        assert "no connected worker knows kind command" in " ".join(stack.client.why(job.id).reasons)
+
+
+def test_cancel_ends_all_of_it_before_the_job_is_cancelled(stack: Stack, tmp_path: Path) -> None:
+    job, tree = escaping(stack, tmp_path)
+    programs = programs_of(tree)
+    assert len(programs) >= 4
+    job.cancel()
+    assert job.wait(20).state == "cancelled"
+    assert all_gone(programs)
+    assert run(stack, "true").wait(20).state == "done"
+
+
+def test_time_limit_ends_all_of_it(stack: Stack, tmp_path: Path) -> None:
+    job, tree = escaping(stack, tmp_path, time_limit_s=1.5, attempts_max=1)
+    assert job.wait(20).outcome == "timeout"
+    assert all_gone(programs_of(tree))
+
+
+def test_kill_of_the_nursery_is_missed_by_nobody(stack: Stack, tmp_path: Path) -> None:
+    job, tree = escaping(stack, tmp_path)
+    (nursery,) = [pid for pid in tree if process.name_of(pid) == "stoker-nursery"]
+    os.kill(nursery, signal.SIGKILL)
+    # The one sentinel is busy, so that another has to be made.
+    assert run(stack, "true").wait(20).state == "done"
+    programs = programs_of(tree)
+    assert all(is_alive(int(pid)) for pid in (tmp_path / "marks").read_text().split())
+    job.cancel()
+    assert job.wait(20).state == "cancelled"
+    assert all_gone(programs)
+
+
+@pytest.mark.parametrize("victim", ["worker", "zygote", "pool", "sentinel", "worker and nursery"])
+def test_kill_of_whoever_looks_after_it_leaves_nothing(stack: Stack, tmp_path: Path, victim: str) -> None:
+    _, tree = escaping(stack, tmp_path, attempts_max=1, crashes_max=1)
+    worker = command_worker(stack)
+    victims = [
+        pid for pid in [worker, *tree] if process.name_of(pid).removeprefix("stoker-") in victim.split()
+    ]
+    found = process.stat(worker)
+    assert found is not None
+    zygote = process.stat(found.parent)
+    assert zygote is not None
+    if victim == "zygote":
+        victims = [zygote.pid]
+    elif victim == "pool":
+        victims = [zygote.parent]
+    assert victims
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    programs = programs_of(tree)
+    wait_until(lambda: all_gone(programs), "nothing of it lives", deadline_s=4)
+    if victim != "pool":
+        wait_until(lambda: command_worker(stack) != 0, "there is a worker for commands", deadline_s=20)
+        assert run(stack, "true").wait(20).state == "done"
+
+
+def test_drain_lets_a_program_finish(stack: Stack) -> None:
+    job = run(stack, "sh", "-c", "sleep 1; echo finished")
+    wait_until(lambda: stack.holder_pid(job.id) != 0, "it runs")
+    assert stack.pool is not None
+    stack.pool.send_signal(signal.SIGTERM)
+    assert stack.pool.wait(20) == 0
+    assert stack.client.show(job.id)["state"] == "done"

@@ -1,0 +1,262 @@
+"""An attempt of the kind `command`: real programs, and what becomes of how they ended."""
+
+import json
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import trio
+from support.shell import eventually
+from support.waiting import wait_until
+
+from stoker.client.values import decode_value
+from stoker.proto import limits
+from stoker.proto.work import Ack, Nack, Release
+from stoker.worker import process
+from stoker.worker.async_attempt import Strike
+from stoker.worker.commands import kind
+from stoker.worker.commands.command import Rules
+from stoker.worker.commands.kind import attempt_of
+from stoker.worker.commands.run import of_this_process
+
+TOKEN = (1, 7)
+
+
+@pytest.fixture(autouse=True)
+def close() -> Iterator[None]:
+    yield
+    of_this_process().close()
+
+
+def attempt(*argv: str, rules: Rules | None = None, **options: Any) -> Ack | Nack | Release:
+    """How it ends, by the answer that the broker would get."""
+    return trio.run(attempt_of, TOKEN, payload(*argv, **options), Strike(), rules or Rules())
+
+
+def payload(*argv: str, **options: Any) -> bytes:
+    return json.dumps({"argv": list(argv), **options}).encode()
+
+
+def nack(*argv: str, **options: Any) -> Nack:
+    answer = attempt(*argv, **options)
+    assert isinstance(answer, Nack), answer
+    return answer
+
+
+def test_success_says_what_it_took_and_what_was_said() -> None:
+    answer = attempt("sh", "-c", "echo out; echo err >&2")
+    assert isinstance(answer, Ack)
+    assert answer.result is not None
+    result = decode_value(answer.result)
+    assert (result["status"], result["stdout_bytes"], result["stderr_bytes"], result["left_count"]) == (
+        0,
+        4,
+        4,
+        0,
+    )
+    assert result["memory_peak_bytes"] > limits.MIB
+    assert answer.output is not None
+    assert sorted(answer.output.splitlines()) == ["err", "out"]
+
+
+@pytest.mark.parametrize(
+    ("status", "options", "outcome"),
+    [
+        (0, {}, "ok"),
+        (3, {}, "error"),
+        (3, {"ok": [0, 3]}, "ok"),
+        (0, {"ok": [3]}, "error"),
+        (3, {"permanent": [3]}, "permanent"),
+        (4, {"permanent": [3]}, "error"),
+        (3, {"retry": [3]}, "error"),
+        (4, {"retry": [3]}, "permanent"),
+        (3, {"retry": [3], "permanent": [3]}, "permanent"),
+    ],
+    ids=str,
+)
+def test_exit_status_decides(status: int, options: dict[str, Any], outcome: str) -> None:
+    answer = attempt("sh", "-c", f"exit {status}", **options)
+    if isinstance(answer, Ack):
+        assert outcome == "ok"
+        return
+    assert isinstance(answer, Nack)
+    assert (answer.outcome, answer.status, answer.reason) == (outcome, status, f"exit status {status}")
+
+
+def test_signal_is_an_error_whatever_statuses_are_ok() -> None:
+    answer = nack("sh", "-c", "kill -9 $$", ok=[0, 9, 137])
+    assert (answer.outcome, answer.signal, answer.status, answer.reason) == (
+        "error",
+        9,
+        None,
+        "signal 9 (Killed)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (["no-such-program"], "ENOENT: No such file or directory: no-such-program"),
+        (["/etc"], "EACCES: Permission denied: /etc"),
+        (["true", "x" * 200_000], "E2BIG: Argument list too long: true"),
+    ],
+    ids=["missing", "a directory", "too long"],
+)
+def test_program_that_cannot_be_started_is_a_failed_attempt(argv: list[str], reason: str) -> None:
+    answer = nack(*argv)
+    assert (answer.outcome, answer.reason, answer.status, answer.signal) == ("error", reason, None, None)
+
+
+def test_directory_that_is_missing_is_named() -> None:
+    answer = nack("true", directory="/no/such/place")
+    assert (answer.outcome, answer.reason) == ("error", "ENOENT: No such file or directory: /no/such/place")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[]",
+        b'["true"]',
+        b'{"argv": []}',
+        b'{"argv": ["a\\u0000b"]}',
+        b'{"argv": ["true"], "shell": true}',
+        b"\x00",
+    ],
+    ids=str,
+)
+def test_request_that_can_never_work_is_permanent(data: bytes) -> None:
+    answer = trio.run(attempt_of, TOKEN, data, Strike(), Rules())
+    assert isinstance(answer, Nack)
+    assert answer.outcome == "permanent"
+
+
+def test_program_that_is_not_in_the_list_is_permanent() -> None:
+    answer = nack("sh", "-c", "true", rules=Rules(["/bin/true"]))
+    assert (answer.outcome, answer.reason) == ("permanent", "this pool runs only /bin/true")
+
+
+def test_stdin_is_text_a_file_or_nothing(tmp_path: Path) -> None:
+    (tmp_path / "given").write_text("from a file\n")
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"stdin": "from the job\n"}, "from the job\n"),
+        ({"stdin_file": str(tmp_path / "given")}, "from a file\n"),
+        ({"stdin_file": "given", "directory": str(tmp_path)}, "from a file\n"),
+        ({}, ""),
+    ]
+    for options, said in cases:
+        answer = attempt("cat", **options)
+        assert isinstance(answer, Ack)
+        assert answer.output == said
+
+
+def test_stdin_file_that_is_missing_is_a_failed_attempt() -> None:
+    answer = nack("cat", stdin_file="/no/such/file")
+    assert answer.outcome == "error"
+    assert "/no/such/file" in answer.reason
+
+
+def test_only_the_end_of_a_flood_is_kept() -> None:
+    answer = attempt("sh", "-c", "seq 1 200000; echo done")
+    assert isinstance(answer, Ack)
+    assert answer.output is not None
+    assert answer.output.endswith("199999\n200000\ndone\n")
+    assert len(answer.output) <= limits.OUTPUT_BYTES_MAX
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_more_than_the_limit_ends_it(stream: str) -> None:
+    redirected = ">&2" if stream == "stderr" else ""
+    bounded: dict[str, Any] = {f"{stream}_bytes_max": 1000}
+    answer = nack("sh", "-c", f"yes {redirected}", **bounded)
+    assert (answer.outcome, answer.reason) == ("error", "output limit: more than 1000 bytes")
+    within = attempt("sh", "-c", f"head -c 1000 /dev/zero {redirected}", **bounded)
+    assert isinstance(within, Ack)
+
+
+def test_what_it_leaves_behind_is_counted() -> None:
+    answer = nack("sh", "-c", "sleep 600 & sleep 600 & exit 3")
+    assert answer.report == "2 processes that it had left behind were killed"
+
+
+@pytest.mark.parametrize(("reason", "outcome"), [("timeout", "timeout"), ("cancelled", "cancelled")])
+def test_strike_ends_all_of_it_and_says_how(tmp_path: Path, reason: str, outcome: str) -> None:
+    mark = tmp_path / "mark"
+    script = f"trap '' TERM; sleep 600 & echo $$ $! > {mark}; echo said; wait"
+
+    async def has_begun() -> bool:
+        return mark.exists() and mark.read_text().endswith("\n")
+
+    async def struck() -> Ack | Nack | Release:
+        strike = Strike()
+        answers: list[Ack | Nack | Release] = []
+
+        async def run() -> None:
+            data = payload("sh", "-c", script, grace_s=0.2)
+            answers.append(await attempt_of(TOKEN, data, strike, Rules()))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await eventually(has_begun, "it runs")
+            strike.fall(reason)
+        return answers[0]
+
+    answer = trio.run(struck)
+    assert isinstance(answer, Nack)
+    assert (answer.outcome, answer.signal, answer.output) == (outcome, 9, "said\n")
+    pids = [int(pid) for pid in mark.read_text().split()]
+    wait_until(lambda: all(process.stat(pid) is None for pid in pids), "both are gone", deadline_s=2)
+
+
+def test_machine_without_descriptors_gives_the_job_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kind, "SHORT_S", 0.01)
+    attempt("true")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(process.open_descriptors()) + 6, hard))
+    try:
+
+        async def short() -> Ack | Nack | Release:
+            taken = list[int]()
+            try:
+                while True:
+                    taken.append(os.open(os.devnull, os.O_RDONLY))
+            except OSError:
+                pass
+            try:
+                return await attempt_of(TOKEN, payload("true"), Strike(), Rules())
+            finally:
+                for fd in taken:
+                    os.close(fd)
+
+        assert trio.run(short) == Release(TOKEN, "not_started")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert isinstance(attempt("true"), Ack)
+
+
+def test_sentinel_that_is_killed_is_a_crash(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    answer = nack("sh", "-c", f"cat /proc/$PPID/comm > {mark}; kill -9 $PPID; sleep 600")
+    assert mark.read_text() == "stoker-sentinel\n"
+    assert answer.outcome == "crash"
+    assert answer.reason.startswith("its sentinel ")
+    assert isinstance(attempt("true"), Ack)
+
+
+def test_many_side_by_side_each_have_their_own_end() -> None:
+    async def all_of_them() -> list[Any]:
+        answers: dict[int, Any] = {}
+
+        async def one(number: int) -> None:
+            data = payload("sh", "-c", f"echo {number}; exit {number}")
+            answers[number] = await attempt_of(TOKEN, data, Strike(), Rules())
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(1, 41):
+                tasks.start_soon(one, number)
+        return [(answers[number].status, answers[number].output) for number in range(1, 41)]
+
+    assert trio.run(all_of_them) == [(number, f"{number}\n") for number in range(1, 41)]
