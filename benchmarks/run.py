@@ -29,6 +29,7 @@ PIPELINED_JOBS = 10_000
 LATENCY_PER_S = 200
 LATENCY_S = 3.0
 WORKED_JOBS = 2_000
+PROGRAMS = 1_000
 
 ROUNDS = 7
 
@@ -60,6 +61,7 @@ FIGURES = {
     "pipelined": Figure("jobs end to end of one pipelining client", "/s", True, 8_000, 57),
     "p50": Figure(f"enqueue to start at {LATENCY_PER_S} jobs/s, p50", " ms", False),
     "p99": Figure(f"enqueue to start at {LATENCY_PER_S} jobs/s, p99", " ms", False, 2),
+    "programs": Figure("programs as jobs, a loop on one core beside", "/s", True, None, 70),
     "memory": Figure("private memory of an idle worker", " MB", False, 6),
 }
 """The shares are those of 2,800/s and 14,000/s, which a stand-in reached where the floors were set."""
@@ -104,6 +106,14 @@ def latency(subject: Subject) -> dict[str, float]:
     return {"p50": quantile(waits, 0.50), "p99": quantile(waits, 0.99)}
 
 
+def programs(subject: Subject) -> dict[str, float]:
+    """Programs a second, from the first enqueue to the end of the last. The stand-in is a loop of `subprocess.run` on one core."""
+    start = time.perf_counter()
+    subject.run_programs(PROGRAMS)
+    settle(subject)
+    return {"programs": PROGRAMS / (time.perf_counter() - start)}
+
+
 def memory(subject: Subject) -> dict[str, float]:
     """Megabytes that an idle worker shares with nobody. Those of the stand-in's measure nothing."""
     if not isinstance(subject, Stoker):
@@ -118,6 +128,7 @@ MEASUREMENTS: dict[str, Callable[[Subject], dict[str, float]]] = {
     "sequential": sequential,
     "pipelined": pipelined,
     "latency": latency,
+    "programs": programs,
     "memory": memory,
 }
 

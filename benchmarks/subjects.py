@@ -5,6 +5,7 @@ writes what the window allows and reads what has come.
 """
 
 import os
+import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -18,6 +19,10 @@ from processes import limited, running, wait_for
 from stoker import BrokerUnreachableError, Client, JobSpec
 
 WORKERS = 4
+
+PROGRAM = ["true"]
+PROGRAMS_AT_ONCE = 4
+
 TEXT = "x" * 95
 """As the only argument it makes a payload of 100 bytes."""
 
@@ -45,6 +50,10 @@ class Subject(Protocol):
         """When that job started, on the monotonic clock of the host."""
         ...
 
+    def run_programs(self, count: int) -> None:
+        """So many programs that do nothing; they have ended when nothing is unfinished."""
+        ...
+
     def unfinished(self) -> int:
         """Jobs that are stored and not done."""
         ...
@@ -68,16 +77,20 @@ class Stoker:
     def started_ns(self, key: str) -> int:
         return int(self._client.wait(key).result)
 
+    def run_programs(self, count: int) -> None:
+        self._client.enqueue_many(JobSpec("command", [PROGRAM], queue="bench") for _ in range(count))
+
     def unfinished(self) -> int:
         queue = self._client.status().get("queues", {}).get("bench", {})
         return sum(int(queue.get(state, 0)) for state in ("scheduled", "ready", "leased"))
 
-    def workers(self) -> list[int]:
-        """Pids of the workers that are ready; none while there is no broker."""
+    def workers(self, slots: int = 1) -> list[int]:
+        """Pids of the workers with so many slots that are ready; none while there is no broker."""
         try:
-            return [int(worker["pid"]) for worker in self._client.status().get("workers", ())]
+            workers = self._client.status().get("workers", ())
         except BrokerUnreachableError:
             return []
+        return [int(worker["pid"]) for worker in workers if worker["slots"] == slots]
 
 
 class StandIn:
@@ -104,6 +117,12 @@ class StandIn:
     def started_ns(self, key: int) -> int:
         return self._ask(standin.STARTED, key)
 
+    def run_programs(self, count: int) -> None:
+        # No broker at all: a loop on one core.
+        code = f"import subprocess\nfor _ in range({count}): subprocess.run({PROGRAM!r})"
+        command = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), sys.executable, "-c", code]
+        subprocess.run(command, check=True)
+
     def unfinished(self) -> int:
         return self._ask(standin.UNFINISHED)
 
@@ -128,11 +147,13 @@ def stoker_up(directory: str) -> Generator[Stoker]:
     command = [
         *(sys.executable, "-m", "stoker.cli.main", "up", "tasks:app", "--workers", str(WORKERS)),
         *("--socket", socket, "--data", os.path.join(directory, "data")),
+        *("--commands", "--slots", str(PROGRAMS_AT_ONCE)),
     ]
     with running(command, Path(directory, "stoker.log")), Client(socket) as client:
         subject = Stoker(client)
         with limited(READY_S, "stoker's workers"):
             wait_for(lambda: len(subject.workers()) == WORKERS)
+            wait_for(lambda: len(subject.workers(PROGRAMS_AT_ONCE)) == 1)
         yield subject
 
 

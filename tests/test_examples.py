@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -109,6 +110,56 @@ def test_readme_commands_deliver_the_webhook(up: dict[str, str], receiver: Recei
     id = stoker("enqueue", "send_webhook", "--args", json.dumps([url, {"event": "paid"}]), environ=up)
     stoker("wait", id, environ=up)
     assert receiver.received == [(id, {"event": "paid"})]
+
+
+def has_imagemagick() -> bool:
+    convert = shutil.which("convert", path="/usr/bin:/usr/local/bin")
+    return (
+        convert is not None
+        and b"imagemagick.org"
+        in subprocess.run([convert, "--version"], capture_output=True, check=False).stdout
+    )
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Real images that come with Python, two of them broken."""
+    idlelib = pytest.importorskip(
+        "idlelib", reason="this Python comes without its editor, whose icons these are"
+    )
+    icons = Path(idlelib.__path__[0], "Icons")
+    directory = tmp_path / "pictures"
+    directory.mkdir()
+    for path in icons.iterdir():
+        shutil.copy(path, directory)
+    whole = (icons / "idle_256.png").read_bytes()
+    (directory / "cut off.png").write_bytes(whole[:300])
+    (directory / "no image.jpg").write_bytes(b"this is no image\n")
+    return directory
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_imagemagick(), reason="ImageMagick is not installed")
+def test_thumbnails_of_all_images_and_a_reason_for_each_that_is_broken(
+    environ: dict[str, str], tmp_path: Path, pictures: Path
+) -> None:
+    environ["PATH"] = f"/usr/bin:{environ['PATH']}"
+    thumbnails = tmp_path / "thumbnails"
+    images = {path.name for path in pictures.iterdir() if path.suffix in {".png", ".gif", ".jpg"}}
+    whole = images - {"cut off.png", "no image.jpg"}
+    assert len(whole) >= 10
+    with running("up", "thumbnails:app", "--commands", "--workers", "1", environ=environ):
+        said = run(sys.executable, "thumbnails.py", str(pictures), str(thumbnails), environ=environ)
+        *broken, last = said.splitlines()
+        assert last == f"thumbnails={len(whole)} broken=2"
+        assert [line.partition(":")[0] for line in broken] == ["cut off.png", "no image.jpg"]
+        assert all("@ error/" in line for line in broken), broken
+        dead = stoker("jobs", "--state", "dead", "--json", environ=environ)
+        assert {json.loads(line)["outcome"] for line in dead.splitlines()} == {"permanent"}
+        again = run(sys.executable, "thumbnails.py", str(pictures), str(thumbnails), environ=environ)
+        assert again.splitlines()[-1] == "thumbnails=0 broken=2"
+    assert {path.name for path in thumbnails.iterdir()} == {f"{name}.png" for name in whole}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in thumbnails.iterdir())
 
 
 def test_examples_are_short() -> None:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from ..proto import limits
 from ..proto.messages import Hello
-from . import log, process, records
+from . import log, process, records, sweep
 from .app import App
 from .control import Fork, Start
 from .flavour import Flavour
@@ -64,7 +64,7 @@ def work(
     """Be a worker until it ends; its exit status. `beside_threads`: the zygote had some when it forked."""
     process.die_with_parent(zygote_pid)
     os.setsid()
-    process.set_name("stoker-worker")
+    process.set_name(process.WORKER_NAME)
     process.go_first_when_memory_is_short()
     _reset_signals()
     page = StartPage(page_fd, fork.slots)
@@ -72,7 +72,7 @@ def work(
     _let_go_of_descriptors()
     random.seed()
     marker.write(fork.nonce)
-    os.environ["STOKER_SOCKET"] = start.socket
+    os.environ[sweep.SOCKET] = start.socket
     for stream in (sys.stdout, sys.stderr):
         # Output of jobs is to be seen when it is written, also through a pipe.
         if isinstance(stream, io.TextIOWrapper):

@@ -17,6 +17,9 @@ from contextlib import suppress
 from types import FrameType
 from typing import NamedTuple
 
+WORKER_NAME = "stoker-worker"
+"""What a worker is called in the list of processes."""
+
 MARKER = "STOKER_WORKER"
 """Environment variable that holds the worker's nonce, in the worker and all that it starts."""
 
@@ -85,10 +88,15 @@ def all_stats() -> Iterator[Stat]:
 
 def marker_of(pid: int) -> str:
     """The nonce in a process's environment as it began; empty if it has none or may not be read."""
-    prefix = f"{MARKER}=".encode()
+    return variable_of(pid, MARKER)
+
+
+def variable_of(pid: int, name: str) -> str:
+    """A variable of a process's environment as it began; empty if it has none or may not be read."""
+    prefix = f"{name}=".encode()
     for entry in _read(f"/proc/{pid}/environ").split(b"\0"):
         if entry.startswith(prefix):
-            return entry[len(prefix) :].decode("ascii", "replace")
+            return os.fsdecode(entry[len(prefix) :])
     return ""
 
 

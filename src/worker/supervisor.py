@@ -137,6 +137,9 @@ class Supervisor:
     async def run(self) -> Exit:
         """Until it has been drained or cannot go on; the exit code."""
         process.become_subreaper()
+        left_count = await trio.to_thread.run_sync(sweep.sweep_strays, self._start.socket)
+        if left_count:
+            self._say("strays_killed", count=left_count, hint="all of stoker had been killed at once")
         async with trio.open_nursery() as self._nursery:
             await self._nursery.start(self._obey_signals)
             self._reloading.begin(self._nursery)

@@ -23,6 +23,9 @@ SWEEP_MS = 5000
 
 NONCE_LENGTH_MIN = 8
 
+SOCKET = "STOKER_SOCKET"
+"""Environment variable that holds the broker's socket, in a worker and all that it starts."""
+
 KEEPERS = ("stoker-nursery", "stoker-sentinel")
 """Subreapers of programs that jobs run (see `commands`). As long as they live, whatever these programs start is
 below them. So they are ended last."""
@@ -89,6 +92,45 @@ def _kill_all(look: Callable[[], Iterable[Stat]], known: Iterable[Stat], within_
 def sweep_own(nonce: str, *, within_ms: int = SWEEP_MS) -> bool:
     """For a process that lives on: kill what it started; False if some of it would not die in time."""
     return _kill_all(lambda: members(os.getpid(), nonce), (), within_ms)
+
+
+def strays(socket: str) -> Iterator[Stat]:
+    """What workers for the broker at this socket have started, of which none lives that did."""
+    marked: dict[str, list[Stat]] = {}
+    served: set[str] = set()
+    for each in process.all_stats():
+        marker = process.marker_of(each.pid)
+        if not marker or each.has_ended:
+            continue
+        if process.name_of(each.pid) == process.WORKER_NAME:
+            served.add(marker)
+        elif process.variable_of(each.pid, SOCKET) == socket:
+            marked.setdefault(marker, []).append(each)
+    own = _lineage()
+    for marker, found in marked.items():
+        if marker not in served:
+            yield from (each for each in found if each.pid not in own)
+
+
+def sweep_strays(socket: str, *, within_ms: int = SWEEP_MS) -> int:
+    """Kill these: nobody looks after them, because all of stoker was killed at once. How many there were.
+
+    Before a pool takes jobs, some of which they may still be at.
+    """
+    known = list(strays(socket))
+    if known:
+        _kill_all(lambda: strays(socket), known, within_ms)
+    return len(known)
+
+
+def _lineage() -> set[int]:
+    """This process and those above it: somebody may start a pool from within a job."""
+    found, pid = set[int](), os.getpid()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        now = process.stat(pid)
+        pid = now.parent if now is not None else 0
+    return found
 
 
 def sweep_below(workers: Mapping[int, str], *, within_ms: int) -> bool:

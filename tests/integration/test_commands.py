@@ -143,6 +143,31 @@ def test_kill_of_whoever_looks_after_it_leaves_nothing(stack: Stack, tmp_path: P
         assert run(stack, "true").wait(20).state == "done"
 
 
+def test_next_pool_kills_what_the_death_of_everything_left(stack: Stack, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    job = run(stack, "sh", "-c", f"setsid sleep 600 & echo $! >> {mark}; trap '' TERM; wait")
+    wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"), "it runs", deadline_s=10)
+    worker = command_worker(stack)
+    stat = process.stat(worker)
+    assert stat is not None
+    zygote = process.stat(stat.parent)
+    assert zygote is not None
+    (program,) = [int(pid) for pid in mark.read_text().split()]
+    stokers = [pid for pid in tree_of(zygote.parent) if process.name_of(pid).startswith("stoker-")]
+    for pid in (zygote.parent, *stokers):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in (zygote.parent, *stokers):
+        os.kill(pid, signal.SIGKILL)
+    assert stack.pool is not None
+    stack.pool.wait(10)
+    assert is_alive(program)
+    stack.start_pool("trials:app", 1, "--commands")
+    wait_until(lambda: not is_alive(program), "it is killed", deadline_s=10)
+    wait_until(lambda: len(mark.read_text().split()) == 2, "it is run again", deadline_s=20)
+    job.cancel()
+    assert job.wait(20).state == "cancelled"
+
+
 def test_drain_lets_a_program_finish(stack: Stack) -> None:
     job = run(stack, "sh", "-c", "sleep 1; echo finished")
     wait_until(lambda: stack.holder_pid(job.id) != 0, "it runs")

@@ -36,6 +36,9 @@ class Stack:
     broker_environment: Mapping[str, str] = {}
     """Variables for the broker alone."""
 
+    pool_environment: Mapping[str, str] = {}
+    """The same for pools."""
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.socket = str(directory / "broker.sock")
@@ -101,7 +104,7 @@ class Stack:
     def start_pool(self, app: str, workers: int, *options: str, **environment: str) -> None:
         """Start a pool and wait until all its workers are idle."""
         arguments = ("pool", app, "--workers", str(workers), "--socket", self.socket, *options)
-        self.pool = self._spawn("pool", *arguments, **environment)
+        self.pool = self._spawn("pool", *arguments, **self.pool_environment, **environment)
         wait_until(lambda: self.idle_count() >= workers, f"{workers} idle workers", deadline_s=START_S)
 
     def kill_broker(self) -> None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import anyio
 import trio
 import trio.testing
 
@@ -19,6 +20,17 @@ def wait_until(condition: Callable[[], T], what: str, *, deadline_s: float = 10.
             return value
         assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
         time.sleep(0.005)
+
+
+async def until(condition: Callable[[], T], what: str, *, deadline_s: float = 10.0) -> T:
+    """The same in a task, under either loop; the others go on meanwhile."""
+    end = time.monotonic() + deadline_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
+        await anyio.sleep(0.005)
 
 
 async def wait_at_rest(cushion_s: float = 0.0, *, deadline_s: float = 10.0) -> None:

@@ -8,7 +8,7 @@ back.
 import errno
 import time
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,14 @@ from ..report import cut, reason_of, report_of
 from ..signature import fit_of
 from ..startpage import Token
 from ..tails import tail_text
+from .attend import Attendance
 from .command import Command, Rules
-from .filter import OutputLimitError, Policy
+from .filter import OutputLimitError
 from .program import ProgramError
-from .run import Child, how, run
+from .run import environment, how, of_this_process
 from .sentinels import SentinelLostError, StartError
-from .sinks import Output, Sink
 from .stream import Tail
+from .streams import Stdin
 from .talk import Ended
 
 SHORT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
@@ -38,7 +39,8 @@ SHORT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 SHORT_S = 1.0
 """So long a worker waits before it gives such a job back, and takes another."""
 
-_FITS = fit_of(Command)
+# Of the class itself it would be asked with `inspect`, which takes as long as all else of a request.
+_FITS = partial(fit_of(Command.__init__), None)
 
 
 async def command(argv: Sequence[str], **options: Any) -> None:
@@ -70,12 +72,12 @@ class _Attempt:
         self._command = command
         self._begun_s = begun_s
         self._said = Tail(limits.OUTPUT_BYTES_MAX)
-        self._child: Child | None = None
+        self._attendance: Attendance | None = None
 
     async def run(self) -> Ack | Nack | Release:
         try:
-            async with self._program() as self._child:
-                pass
+            self._attendance = self._prepared()
+            return self._answer(await self._attendance.attend(self._command.grace_s))
         except (StartError, OSError) as error:
             if error.errno in SHORT_OF:
                 await anyio.sleep(SHORT_S)
@@ -89,27 +91,15 @@ class _Attempt:
             return self._failed("crash", str(error))
         except Exception as error:  # noqa: BLE001 - a fault of stoker's must not end the worker
             return self._failed("error", reason_of(error), report_of(error))
-        assert self._child.ended is not None
-        return self._answer(self._child.ended)
 
-    def _program(self) -> AbstractAsyncContextManager[Child]:
+    def _prepared(self) -> Attendance:
         command = self._command
-        stdin = command.stdin.encode() if isinstance(command.stdin, str) else command.stdin
-        return run(
-            command.argv,
-            stdin=stdin if command.stdin_file is None else Path(command.directory, command.stdin_file),
-            stdout=_bounded(command.stdout_bytes_max),
-            stderr=_bounded(command.stderr_bytes_max),
-            said=self._said.add,
-            directory=command.directory,
-            env=command.env,
-            pass_env=command.pass_env,
-            umask=command.umask,
-            rlimits=command.rlimits,
-            oom_score_adj=command.oom_score_adj,
-            grace_s=command.grace_s,
-            ok=None,
-        )
+        stdin: Stdin = command.stdin.encode() if isinstance(command.stdin, str) else command.stdin
+        if command.stdin_file is not None:
+            stdin = Path(command.directory, command.stdin_file)
+        program = command.program(environment(command.env, command.pass_env))
+        bytes_max = (command.stdout_bytes_max, command.stderr_bytes_max)
+        return Attendance(of_this_process(), program, stdin, self._said.add, bytes_max)
 
     def _answer(self, ended: Ended) -> Ack | Nack:
         command = self._command
@@ -136,7 +126,7 @@ class _Attempt:
 
     def _filled(self, answer: Nack) -> Nack:
         answer = answer._replace(output=self._output)
-        ended = None if self._child is None else self._child.ended
+        ended = None if self._attendance is None else self._attendance.ended
         if ended is None:
             return answer
         return answer._replace(
@@ -147,11 +137,12 @@ class _Attempt:
         )
 
     def _result(self, ended: Ended) -> dict[str, Any]:
-        assert self._child is not None
+        assert self._attendance is not None
+        stdout_bytes, stderr_bytes = self._attendance.total_bytes
         return {
             "status": ended.status,
-            "stdout_bytes": self._child.stdout.tail.total_bytes,
-            "stderr_bytes": self._child.stderr.tail.total_bytes,
+            "stdout_bytes": stdout_bytes,
+            "stderr_bytes": stderr_bytes,
             "memory_peak_bytes": ended.memory_peak_bytes,
             "cpu_ms": ended.cpu_ms,
             "left_count": ended.left_count,
@@ -159,19 +150,13 @@ class _Attempt:
 
     def _notes(self) -> str:
         """What else there is to say of its end, a line each."""
-        child = self._child
-        if child is None or child.ended is None:
+        attendance = self._attendance
+        if attendance is None or (ended := attendance.ended) is None:
             return ""
         notes = (
-            [f"{child.ended.left_count} processes that it had left behind were killed"]
-            if child.ended.left_count
-            else []
+            [f"{ended.left_count} processes that it had left behind were killed"] if ended.left_count else []
         )
-        notes += [
-            f"its {name} was held open by another process"
-            for name, stream in (("stdout", child.stdout), ("stderr", child.stderr))
-            if stream.is_held
-        ]
+        notes += [f"its {name} was held open by another process" for name in attendance.held()]
         return "\n".join(notes)
 
     @property
@@ -181,11 +166,3 @@ class _Attempt:
     @property
     def _output(self) -> str:
         return tail_text(self._said.text, limits.OUTPUT_BYTES_MAX)
-
-
-def _bounded(bytes_max: int | None) -> Output:
-    return None if bytes_max is None else Sink(_let_go, policy=Policy.FAIL, bytes_max=bytes_max)
-
-
-async def _let_go(data: bytes) -> None:
-    """What is kept of it is kept elsewhere."""

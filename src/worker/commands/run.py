@@ -8,29 +8,29 @@ Whatever else ends the block, an exception, the job's time limit, a cancel, ends
 TERM, and KILL after the grace. When `run` is left nothing of it lives.
 """
 
+import math
 import os
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
-from typing import cast
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import anyio
+import anyio.lowlevel
 
 from ...proto import limits
-from .. import process
+from .. import process, sweep
 from ..context import running_job
 from .command import GRACE_S
-from .program import UMASK_DEFAULT, Program
+from .program import UMASK_DEFAULT, Program, ProgramError
 from .sentinels import Running, SentinelLostError, Sentinels
 from .sinks import Output
 from .stream import Stream
+from .streams import Feed, Stdin, Streams
 from .talk import Ended
 
 SHOWN_BYTES = 2048
 """Of the end of what a program said on stderr, in the text of its failure."""
-
-Stdin = bytes | os.PathLike[str] | None
-"""What a program reads: bytes, a file, or nothing."""
 
 
 class CommandError(Exception):
@@ -52,10 +52,15 @@ class CommandTimeoutError(CommandError):
 class Child:
     """A program that runs, or has ended."""
 
-    def __init__(self, running: Running, stdout: Stream, stderr: Stream) -> None:
-        self._running = running
-        self._done = anyio.Event()
+    def __init__(self, stdout: Stream, stderr: Stream) -> None:
+        self._running: Running | None = None
+        self._has_begun = anyio.Event()
         self._is_over = anyio.Event()
+        self._done = anyio.Event()
+        self.body = anyio.CancelScope()
+        """Around the block beside it."""
+        self._last_grace_s: float | None = None
+        """It is to end, and if it has not begun, as soon as it has."""
         self.stdout, self.stderr = stdout, stderr
         self.ended: Ended | None = None
         """How it ended; None while it runs."""
@@ -66,12 +71,13 @@ class Child:
     @property
     def pid(self) -> int:
         """Of the program itself."""
+        assert self._running is not None, "nobody has it before it runs"
         return self._running.pid
 
     async def wait(self) -> Ended:
         """Wait until nothing of it is left and all of its output has been delivered; how it ended.
 
-        What a function for its output raised is raised here.
+        What a function for its output raised is raised here. When `run` is left early its output is not waited for.
         """
         await self._done.wait()
         if self.failure is not None:
@@ -81,45 +87,81 @@ class Child:
 
     async def end(self, grace_s: float = GRACE_S) -> None:
         """Ask for its end: TERM for all of its tree, and KILL for what is left after the grace."""
+        assert self._running is not None, "nobody has it before it runs"
         # Its sentinel is missed by whoever waits.
         with suppress(SentinelLostError):
             await self._running.end(round(grace_s * limits.SECOND_MS))
 
     # --- for `run` -----------------------------------------------------------------------------------------
 
+    async def begin(self) -> None:
+        """Wait until it runs, or cannot be started, which cancels this."""
+        await self._has_begun.wait()
+
     async def tend(
-        self, feed: "_Feed | None", time_limit_s: float | None, grace_s: float, body: anyio.CancelScope
+        self,
+        start: Callable[[], Awaitable[Running]],
+        streams: Streams,
+        time_limit_s: float | None,
+        grace_s: float,
     ) -> None:
-        """See to its streams and its time until it is over."""
+        """Start it, and see to its streams and its time until it is over. What goes wrong ends the body."""
+        try:
+            await self._guarded(partial(self._start, start))
+            streams.started()
+            if self._running is not None:
+                self._has_begun.set()
+                await self._attend(streams.feed, time_limit_s, grace_s)
+        finally:
+            for each in (self._has_begun, self._is_over, self._done):
+                each.set()
 
-        async def guarded(work: Callable[[], Awaitable[object]]) -> None:
-            try:
-                await work()
-            except anyio.get_cancelled_exc_class():
-                raise
-            except BaseException as error:  # noqa: BLE001 - it is raised where the program was wanted
-                self.failure = self.failure or (_only(error))
-                body.cancel()
-
-        async def time_out() -> None:
-            assert time_limit_s is not None
-            await anyio.sleep(time_limit_s)
-            self.is_timed_out = True
-            await self.end(grace_s)
-
-        async with anyio.create_task_group() as streams:
+    async def _attend(self, feed: Feed | None, time_limit_s: float | None, grace_s: float) -> None:
+        async with anyio.create_task_group() as pumps:
             for stream in (self.stdout, self.stderr):
-                streams.start_soon(guarded, stream.pump)
+                pumps.start_soon(self._pump, stream)
             async with anyio.create_task_group() as others:
                 if feed is not None:
-                    others.start_soon(guarded, feed.run)
+                    others.start_soon(self._guarded, feed.run)
                 if time_limit_s is not None:
-                    others.start_soon(guarded, time_out)
-                await guarded(self._live)
+                    others.start_soon(self._time_out, time_limit_s, grace_s)
+                await self._guarded(self._live)
                 others.cancel_scope.cancel()
-        self._done.set()
+
+    async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
+        """What it raises is raised where the program was wanted."""
+        try:
+            await work()
+        except BaseException as error:
+            if isinstance(error, anyio.get_cancelled_exc_class()) and _is_cancelled():
+                raise
+            self.failure = self.failure or error
+            self.body.cancel()
+
+    async def _pump(self, stream: Stream) -> None:
+        try:
+            async with anyio.create_task_group() as works:
+                for work in stream.works:
+                    works.start_soon(self._guarded, work)
+        finally:
+            # While it is being ended it is not to wait for somebody who reads.
+            await self._guarded(stream.drain)
+
+    async def _time_out(self, time_limit_s: float, grace_s: float) -> None:
+        await anyio.sleep(time_limit_s)
+        self.is_timed_out = True
+        await self.end(grace_s)
+
+    async def _start(self, start: Callable[[], Awaitable[Running]]) -> None:
+        # Broken off it would leave a program that nobody waits for.
+        with anyio.CancelScope(shield=True):
+            if self._last_grace_s is None:
+                self._running = await start()
+            if self._running is not None and self._last_grace_s is not None:
+                await self.end(self._last_grace_s)
 
     async def _live(self) -> None:
+        assert self._running is not None
         # Whatever is cancelled, how it ended has to be heard: only then nothing is left.
         try:
             with anyio.CancelScope(shield=True):
@@ -130,80 +172,13 @@ class Child:
             self.stderr.over()
 
     async def finish(self, grace_s: float) -> None:
-        """End it if it runs still, and wait for that."""
-        if not self._is_over.is_set():
-            with anyio.CancelScope(shield=True):
+        """End it if it runs still, or is to run, and wait for that."""
+        # First, because asyncio's own cancellation respects no shield: what is left to do then, `tend` does.
+        self._last_grace_s = grace_s
+        with anyio.CancelScope(shield=True):
+            if self._running is not None and not self._is_over.is_set():
                 await self.end(grace_s)
-                await self._is_over.wait()
-
-
-class _Feed:
-    """What a program reads, if that is bytes: written into its pipe as it takes them."""
-
-    def __init__(self, fd: int, data: bytes) -> None:
-        self._fd = fd
-        self._data = memoryview(data)
-
-    async def run(self) -> None:
-        try:
-            while self._data:
-                try:
-                    self._data = self._data[os.write(self._fd, self._data) :]
-                except BlockingIOError:
-                    await anyio.wait_writable(self._fd)
-        except BrokenPipeError:
-            # It does not read all that there is, which is its right.
-            return
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            anyio.notify_closing(self._fd)
-            os.close(self._fd)
-            self._fd = -1
-
-
-class _Streams:
-    """The three descriptors of a program, and our ends of those that are pipes."""
-
-    def __init__(
-        self, stdin: Stdin, stdout: Output, stderr: Output, said: Callable[[bytes], object] | None
-    ) -> None:
-        self.feed: _Feed | None = None
-        with ExitStack() as undo:
-            self._stdin = self._open_stdin(stdin)
-            undo.callback(self.close)
-            self.stdout = Stream(stdout, said)
-            self.stderr = Stream(stderr, said)
-            undo.pop_all()
-        self.descriptors = (self._stdin, self.stdout.childs_end, self.stderr.childs_end)
-
-    def _open_stdin(self, stdin: Stdin) -> int:
-        if stdin is None or isinstance(stdin, os.PathLike):
-            return os.open(stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(writer, False)
-        self.feed = _Feed(writer, stdin)
-        return reader
-
-    def started(self) -> None:
-        """The program has its ends."""
-        if self._stdin >= 0:
-            os.close(self._stdin)
-            self._stdin = -1
-        self.stdout.started()
-        self.stderr.started()
-
-    def close(self) -> None:
-        if self._stdin >= 0:
-            os.close(self._stdin)
-            self._stdin = -1
-        if self.feed is not None:
-            self.feed.close()
-        for stream in (getattr(self, "stdout", None), getattr(self, "stderr", None)):
-            if stream is not None:
-                stream.close()
+            await self._is_over.wait()
 
 
 @asynccontextmanager
@@ -232,53 +207,80 @@ async def run(
     Raises ProgramError for what can never run, StartError for what cannot be started, CommandError on leaving.
     """
     program = Program(
-        [os.fsencode(each) for each in argv],
-        os.fsencode(_absolute(directory)),
+        _arguments(argv),
+        _encoded(_absolute(directory), "the working directory"),
         environment(env or {}, pass_env),
         umask,
         dict(rlimits or {}),
         oom_score_adj,
     )
+    await anyio.lowlevel.checkpoint_if_cancelled()
     error: BaseException | None = None
-    streams = _Streams(stdin, stdout, stderr, said)
+    streams = Streams(stdin, stdout, stderr, said)
+    child = Child(streams.stdout, streams.stderr)
+    start = partial(of_this_process().start, program, streams.descriptors)
     try:
-        running = await of_this_process().start(program, streams.descriptors)
-        child = Child(running, streams.stdout, streams.stderr)
-        streams.started()
         async with anyio.create_task_group() as tasks:
-            with anyio.CancelScope() as body:
-                tasks.start_soon(child.tend, streams.feed, time_limit_s, grace_s, body)
+            with child.body:
+                tasks.start_soon(child.tend, start, streams, time_limit_s, grace_s)
                 try:
+                    await child.begin()
                     yield child
                     await child.wait()
                 except anyio.get_cancelled_exc_class():
                     raise
                 except BaseException as raised:  # noqa: BLE001 - it is raised again when nothing is left
-                    error = raised
+                    # What went wrong beside the block is the cause of what the block met after it.
+                    error = child.failure or raised
                 finally:
                     await child.finish(grace_s)
                     tasks.cancel_scope.cancel()
+    except anyio.get_cancelled_exc_class():
+        if error is None and child.failure is None:
+            raise
     finally:
         streams.close()
-    # What went wrong beside the block is the cause of what the block met after it.
-    error = child.failure or error
+    error = error or child.failure
     if error is not None:
         raise error
-    if ok is not None:
-        _check(child, ok)
+    _check(child, ok)
+
+
+def _arguments(argv: Sequence[str | bytes | os.PathLike[str]]) -> list[bytes]:
+    if isinstance(argv, str | bytes):
+        raise ProgramError(
+            "argv must be a list, the program first: there is no shell that takes a text apart"
+        )
+    return [_encoded(each, f"argument {at}") for at, each in enumerate(argv)]
+
+
+def _encoded(text: str | bytes | os.PathLike[str], what: str) -> bytes:
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise ProgramError(f"{what} cannot be encoded: {error.reason}") from error
+
+
+def _is_cancelled() -> bool:
+    """By a scope around this. In asyncio anybody may raise what looks like it."""
+    return anyio.current_effective_deadline() == -math.inf
 
 
 def _absolute(directory: str | os.PathLike[str] | None) -> str:
     return os.getcwd() if directory is None else os.path.abspath(directory)
 
 
-def _check(child: Child, ok: Collection[int]) -> None:
+def _check(child: Child, ok: Collection[int] | None) -> None:
     ended = child.ended
     assert ended is not None
     if child.is_timed_out:
         raise CommandTimeoutError(
             _with_last_words("it was over its time limit", child), ended, child.stderr.tail.text
         )
+    if ok is None:
+        return
+    if not ended.is_gone:
+        raise CommandError("not all of its processes would die", ended, child.stderr.tail.text)
     if ended.status not in ok:
         raise CommandError(_with_last_words(how(ended), child), ended, child.stderr.tail.text)
 
@@ -295,16 +297,6 @@ def how(ended: Ended) -> str:
 def _with_last_words(text: str, child: Child) -> str:
     said = child.stderr.tail.text[-SHOWN_BYTES:].decode(errors="replace").strip()
     return f"{text}: {said}" if said else text
-
-
-def _only(error: BaseException) -> BaseException:
-    """The one exception of a group that has one."""
-    members = cast("BaseExceptionGroup[BaseException]", error).exceptions if _is_group(error) else ()
-    return _only(members[0]) if len(members) == 1 else error
-
-
-def _is_group(error: BaseException) -> bool:
-    return isinstance(error, BaseExceptionGroup)
 
 
 _sentinels: dict[int, Sentinels] = {}
@@ -326,12 +318,14 @@ def environment(env: Mapping[str, str], pass_env: Collection[str]) -> dict[bytes
     for name in pass_env:
         if (value := own.get(os.fsencode(name))) is not None:
             given[os.fsencode(name)] = value
-    given |= {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+    for name, text in env.items():
+        given[_encoded(name, "environment:")] = _encoded(text, f"environment: {name}")
     job = running_job()
     if job is not None:
         given[b"STOKER_JOB"] = os.fsencode(job.id)
         given[b"STOKER_TOKEN"] = b"%d.%d" % job.token
-    if (marker := own.get(process.MARKER.encode())) is not None:
-        # By which what a worker leaves behind is found.
-        given[process.MARKER.encode()] = marker
+    for name in (process.MARKER, sweep.SOCKET):
+        # By which what a worker leaves behind is found, and its broker by a program that has work for it.
+        if (value := own.get(name.encode())) is not None:
+            given[name.encode()] = value
     return given

@@ -49,7 +49,9 @@ class Running:
 
     async def begin(self, program: Program, streams: Sequence[int]) -> Self:
         """Have it started. StartError, SentinelLostError."""
-        await self._send(program, streams)
+        # If nobody is there, why may have been said before.
+        with suppress(SentinelLostError):
+            await self._send(program, streams)
         while (message := self._heard()) is None:
             await self._readable()
         if isinstance(message, Failed):
@@ -61,17 +63,26 @@ class Running:
 
     async def wait(self) -> Ended:
         """How it ended, once nothing of it is left. For one task at a time. SentinelLostError."""
-        while self._ended is None:
-            message = self._heard()
-            if message is None:
-                await self._readable()
-            elif isinstance(message, Ended):
+        while (ended := self.look()) is None:
+            await self._readable()
+        return ended
+
+    def look(self) -> Ended | None:
+        """The same if it is known now; else `fileno` is readable when there is something new. SentinelLostError."""
+        while self._ended is None and (message := self._heard()) is not None:
+            if isinstance(message, Ended):
                 self._ended = message
+                # An `end` may still be waiting to be sent, on what is another program's from now on.
+                anyio.notify_closing(self._channel.socket)
                 if message.is_gone:
                     self._owner.put_back(self._channel)
                 else:
                     shut(self._channel.socket)
         return self._ended
+
+    def fileno(self) -> int:
+        """The descriptor of its sentinel, which may be somebody else's once it has ended."""
+        return self._channel.socket.fileno()
 
     async def end(self, grace_ms: int) -> None:
         """Have it ended, with all that it started. `wait` tells when that is done."""

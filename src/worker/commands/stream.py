@@ -2,30 +2,37 @@
 
 What was read is delivered before more is read, so a function that is slow to take it lets the pipe fill, and the program
 wait. Only if the filter may drop something, reading goes on meanwhile, in a task of its own. Each read is followed
-by everybody else's turn: a flood takes its share of the loop and no more. Nothing is read after the program has
-ended and the pipe is empty, whoever still holds it open.
+by everybody else's turn: a flood takes its share of the loop and no more. Once the program has ended, what is in
+the pipe is read and no more, whoever still holds it open and writes.
 """
 
+import array
 import fcntl
 import os
+import select
+import termios
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
 
 from ...proto import limits
-from .filter import Filter, Gap, Policy
+from .filter import Filter, Gap, OutputLimitError, Policy
+from .framing import TruncatedFrameError
 from .sinks import DISCARD, Output, Sink
 
-PIPE_BYTES = limits.MIB
-"""Asked for: what a pipe takes before its writer has to wait. An unprivileged process gets this much as a rule."""
+PIPE_BYTES = 256 * limits.KIB
+"""Asked for: what a pipe takes before its writer has to wait. More is no quicker, and all pipes of a user share 64 MiB,
+beyond which a new one takes two pages."""
 
 READ_BYTES = 256 * limits.KIB
 """Of one stream before it is somebody else's turn: some 50 µs."""
 
-TURN_S = 0.001
+TURN_S = 0.00025
+"""Of one stream's frames: 20 floods take 5 ms for a round, and a round costs each of them a tenth of that."""
+
 TURN_FRAMES = 16
 """Between two looks at the clock."""
 
@@ -71,12 +78,6 @@ class Stream:
 
     def __init__(self, output: Output, also: Callable[[bytes], object] | None = None) -> None:
         """`also` is called with all that is read, before it is filtered."""
-        reader, self._writer = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(reader, False)
-        with suppress(OSError):
-            # More than a user may have in all of his pipes: then it is as large as it was.
-            fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        self._reader = reader
         self._also = also
         self.tail = Tail()
         self._sink = (
@@ -84,10 +85,18 @@ class Stream:
         )
         self._keeps_tail = output is None
         sink = self._sink
-        self._filter = Filter(sink.framing, sink.bytes_max, sink.policy) if sink is not None else None
-        self._is_over = self._is_read = False
+        self._filter = _filter_for(sink) if sink is not None else None
+        self._delivers_first = sink is None or sink.policy is not Policy.KEEP
+        """Before more is read."""
+        # Last: until then there is nothing to close should one of them be refused.
+        self._reader, self._writer = _pipe()
+        self._left_bytes: int | None = None
+        """What was in the pipe when the program had ended, and is still to be read; None before that."""
+        self._is_read = False
+        self._failure: Exception | None = None
+        """What was wrong with the stream itself."""
         self.is_held = False
-        """When it was read for the last time, somebody else had it open still."""
+        """When the program had ended somebody else had it open still."""
         self._waiting: anyio.CancelScope | None = None
         self._changed = anyio.Event()
 
@@ -95,6 +104,10 @@ class Stream:
     def childs_end(self) -> int:
         """The descriptor for the program."""
         return self._writer
+
+    def fileno(self) -> int:
+        """Our end; -1 when it is closed."""
+        return self._reader
 
     def started(self) -> None:
         """The program has its end, or never will."""
@@ -104,7 +117,10 @@ class Stream:
 
     def over(self) -> None:
         """The program has ended: what is in the pipe now is all."""
-        self._is_over = True
+        if self._reader < 0 or self._left_bytes is not None:
+            return
+        self._left_bytes = _waiting_bytes(self._reader)
+        self.is_held = not _has_hung_up(self._reader)
         if self._waiting is not None:
             self._waiting.cancel()
 
@@ -116,58 +132,106 @@ class Stream:
             os.close(self._reader)
             self._reader = -1
 
-    async def pump(self) -> None:
-        """All of it, until it ends. OutputLimitError; whatever the function raises."""
-        if self._sink is None or self._sink.policy is not Policy.KEEP:
-            await self._read()
-        else:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._deliver_until_read)
-                await self._read()
-        self.close()
+    @property
+    def works(self) -> list[Callable[[], Awaitable[None]]]:
+        """What is to be done side by side, each until it ends, so that all of it gets to its function.
+
+        OutputLimitError, TruncatedFrameError, when all before them is delivered; whatever the function raises.
+        """
+        return [self._read] if self._delivers_first else [self._read, self._deliver_until_read]
+
+    def read_once(self) -> bool:
+        """For whoever waits for the descriptor himself: note what there is, without a function; False at the end."""
+        try:
+            data = os.read(self._reader, READ_BYTES)
+        except BlockingIOError:
+            return True
+        self._note(data)
+        return bool(data)
+
+    def read_rest(self) -> None:
+        """The same for what was in the pipe when the program had ended."""
+        while self._left_bytes and (data := os.read(self._reader, min(self._left_bytes, READ_BYTES))):
+            self._left_bytes -= len(data)
+            self._note(data)
+
+    async def drain(self) -> None:
+        """Read what is not read yet, until it ends, for the sake of the tail and of a program that would wait.
+
+        Cannot be cancelled: it ends with the program.
+        """
+        with anyio.CancelScope(shield=True):
+            while self._reader >= 0 and (data := await self._some(READ_BYTES)):
+                self._note(data)
+                await anyio.lowlevel.checkpoint()
 
     async def _read(self) -> None:
-        delivers = self._sink is not None and self._sink.policy is not Policy.KEEP
+        while data := await self._some(self._room):
+            if not self._take(data):
+                break
+            if self._delivers_first:
+                await self._deliver()
+            await anyio.lowlevel.checkpoint()
+        self._end()
+        if self._delivers_first:
+            await self._deliver_last()
+
+    @property
+    def _room(self) -> int:
+        room = READ_BYTES if self._filter is None else self._filter.room
+        assert room > 0, "what could be delivered was, and a frame that never fits was refused"
+        return room
+
+    async def _some(self, bytes_max: int) -> bytes:
+        """What there is next, as soon as there is something; nothing at the end."""
         while True:
-            room = READ_BYTES if self._filter is None else min(READ_BYTES, self._filter.room)
-            assert room > 0, "what could be delivered was, and a frame that never fits was refused"
+            if self._left_bytes is not None:
+                bytes_max = min(bytes_max, self._left_bytes)
             try:
-                data = os.read(self._reader, room)
+                data = os.read(self._reader, bytes_max) if bytes_max else b""
             except BlockingIOError:
-                if self._is_over:
-                    self.is_held = True
-                    break
                 with anyio.CancelScope() as self._waiting:
                     await anyio.wait_readable(self._reader)
                 self._waiting = None
                 continue
-            if not data:
-                break
-            self._take(data)
-            if delivers:
-                await self._deliver()
-            await anyio.lowlevel.checkpoint()
+            if self._left_bytes is not None:
+                self._left_bytes -= len(data)
+            return data
+
+    def _take(self, data: bytes) -> bool:
+        """Whether there may be more of it."""
+        self._note(data)
+        if self._filter is None:
+            return True
+        try:
+            self._filter.feed(data)
+        except OutputLimitError as error:
+            self._failure = error
+        self._tell()
+        return self._failure is None
+
+    def _end(self) -> None:
+        """Nothing more is taken."""
         if self._filter is not None:
-            self._filter.end()
+            try:
+                self._filter.end()
+            except TruncatedFrameError as error:
+                self._failure = error
         self._is_read = True
-        if delivers:
-            await self._deliver()
         self._tell()
 
-    def _take(self, data: bytes) -> None:
+    def _note(self, data: bytes) -> None:
         if self._also is not None:
             self._also(data)
         if self._keeps_tail:
             self.tail.add(data)
         else:
             self.tail.total_bytes += len(data)
-        if self._filter is not None:
-            self._filter.feed(data)
-            self._tell()
 
     async def _deliver(self) -> None:
         """What the filter holds in whole frames."""
-        assert self._filter is not None and self._sink is not None
+        if self._filter is None or self._sink is None:
+            return
         turn = Turn()
         while (frame := self._filter.take()) is not None:
             if not isinstance(frame, Gap):
@@ -179,15 +243,49 @@ class Stream:
                 await anyio.lowlevel.checkpoint()
                 turn = Turn()
 
+    async def _deliver_last(self) -> None:
+        """What was whole is for the function, and then it is said what was wrong with the rest."""
+        await self._deliver()
+        if self._failure is not None:
+            raise self._failure
+
     async def _deliver_until_read(self) -> None:
         while not self._is_read:
             changed = self._changed
             await self._deliver()
             if not self._is_read:
                 await changed.wait()
-        await self._deliver()
+        await self._deliver_last()
 
     def _tell(self) -> None:
         """There is something to deliver, or nothing will come any more."""
         self._changed.set()
         self._changed = anyio.Event()
+
+
+def _filter_for(sink: Sink) -> Filter:
+    return Filter(sink.framing, sink.bytes_max, sink.policy, read_bytes=READ_BYTES)
+
+
+def _pipe() -> tuple[int, int]:
+    """Its ends; ours, for reading, does not block."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(reader, False)
+    with suppress(OSError):
+        # More than a user may have in all of his pipes: then it is as large as it was.
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return reader, writer
+
+
+def _waiting_bytes(fd: int) -> int:
+    """What could be read from a pipe now."""
+    found = array.array("i", [0])
+    fcntl.ioctl(fd, termios.FIONREAD, found)
+    return found[0]
+
+
+def _has_hung_up(fd: int) -> bool:
+    """Nobody has the other end of a pipe."""
+    poll = select.poll()
+    poll.register(fd, 0)
+    return any(events & select.POLLHUP for _, events in poll.poll(0))

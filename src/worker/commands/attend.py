@@ -1,0 +1,113 @@
+"""One program whose output is only counted, bounded, and its end kept: a single task sees to all of it.
+
+`run` gives each stream a task of its own, because functions may take their time. Here nothing waits but for the
+program. So its streams and its sentinel are watched through one epoll descriptor, and a program that is over in a
+millisecond costs a few waits of the loop. What is ready is read once, then it is somebody else's turn.
+
+In Trio, whose cancellation can be shielded from: when `attend` is left, also by a cancellation, nothing of the
+program lives.
+"""
+
+import select
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import anyio
+
+from ...proto import limits
+from .filter import OutputLimitError
+from .program import Program
+from .sentinels import Running, SentinelLostError, Sentinels
+from .streams import Stdin, Streams
+from .talk import Ended
+
+
+class Attendance:
+    """A program from its start to its end. `said` is called with all that it writes, as it comes."""
+
+    def __init__(
+        self,
+        sentinels: Sentinels,
+        program: Program,
+        stdin: Stdin,
+        said: Callable[[bytes], object],
+        bytes_max: tuple[int | None, int | None] = (None, None),
+    ) -> None:
+        """`bytes_max`: of stdout and of stderr, beyond which `attend` ends the program and raises OutputLimitError."""
+        self._sentinels = sentinels
+        self._program = program
+        self._streams = Streams(stdin, None, None, said)
+        self._bytes_max = bytes_max
+        self._is_bounded = True
+        self.ended: Ended | None = None
+        """How it ended; None if it never began, or nobody knows."""
+
+    @property
+    def total_bytes(self) -> tuple[int, int]:
+        """So much it has written to stdout and to stderr."""
+        return self._streams.stdout.tail.total_bytes, self._streams.stderr.tail.total_bytes
+
+    def held(self) -> Iterator[str]:
+        """Names of streams that somebody else had open when it had ended."""
+        named = (("stdout", self._streams.stdout), ("stderr", self._streams.stderr))
+        return (name for name, stream in named if stream.is_held)
+
+    async def attend(self, grace_s: float) -> Ended:
+        """Run it until nothing of it is left. StartError, SentinelLostError, OutputLimitError."""
+        with closing(self._streams):
+            running: Running | None = None
+            # Broken off it would leave a program that nobody waits for.
+            with anyio.CancelScope(shield=True):
+                running = await self._sentinels.start(self._program, self._streams.descriptors)
+            assert running is not None
+            self._streams.started()
+            with select.epoll() as epoll:
+                self._watch(epoll, running)
+                await self._see_to_the_end(epoll, running, grace_s)
+        assert self.ended is not None
+        return self.ended
+
+    async def _see_to_the_end(self, epoll: select.epoll, running: Running, grace_s: float) -> None:
+        try:
+            self.ended = await self._await_end(epoll, running)
+        finally:
+            if self.ended is None:
+                self._is_bounded = False
+                with anyio.CancelScope(shield=True), suppress(SentinelLostError):
+                    await running.end(round(grace_s * limits.SECOND_MS))
+                    self.ended = await self._await_end(epoll, running)
+            self._read_rest()
+
+    def _watch(self, epoll: select.epoll, running: Running) -> None:
+        epoll.register(running.fileno(), select.EPOLLIN)
+        for stream in (self._streams.stdout, self._streams.stderr):
+            epoll.register(stream.fileno(), select.EPOLLIN)
+        if self._streams.feed is not None:
+            epoll.register(self._streams.feed.fileno(), select.EPOLLOUT)
+
+    async def _await_end(self, epoll: select.epoll, running: Running) -> Ended:
+        while (ended := running.look()) is None:
+            await anyio.wait_readable(epoll.fileno())
+            for fd, flags in epoll.poll(0):
+                self._serve(epoll, fd, flags)
+        return ended
+
+    def _serve(self, epoll: select.epoll, fd: int, flags: int) -> None:
+        feed = self._streams.feed
+        for stream, bytes_max in zip(
+            (self._streams.stdout, self._streams.stderr), self._bytes_max, strict=True
+        ):
+            if fd == stream.fileno():
+                if not stream.read_once():
+                    epoll.unregister(fd)
+                elif self._is_bounded and bytes_max is not None and stream.tail.total_bytes > bytes_max:
+                    raise OutputLimitError(f"output limit: more than {bytes_max} bytes")
+        if feed is not None and fd == feed.fileno() and not feed.push():
+            epoll.unregister(fd)
+            feed.close()
+
+    def _read_rest(self) -> None:
+        """What is in the pipes now is all."""
+        for stream in (self._streams.stdout, self._streams.stderr):
+            stream.over()
+            stream.read_rest()

@@ -1,0 +1,27 @@
+"""How late a task is that wants the loop every few milliseconds."""
+
+import time
+
+import anyio
+
+EACH_S = 0.005
+
+
+class Lateness:
+    """`run` beside whatever is to leave the loop to others."""
+
+    def __init__(self) -> None:
+        self._late_s: list[float] = []
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            due_s = time.monotonic() + EACH_S
+            await anyio.sleep(EACH_S)
+            self._late_s.append(time.monotonic() - due_s)
+
+    @property
+    def p99_s(self) -> float:
+        """Of so many turns that there is one."""
+        assert len(self._late_s) >= 20, f"it had {len(self._late_s)} turns"
+        return sorted(self._late_s)[len(self._late_s) * 99 // 100]
