@@ -178,10 +178,12 @@ def test_new_kinds_are_declared_before_a_worker_of_the_new_code_comes(short_dire
 
 def test_workers_of_each_code_have_it_in_their_nonces(short_directory: Path) -> None:
     with RunningPool(short_directory, app=OLD) as pool:
-        old = code_of(pool.broker.wait_workers(1)[0].nonce)
+        worker = pool.broker.wait_workers(1)[0].nonce
+        old = code_of(worker)
         pool.rewrite(NEW)
         pool.reload()
         pool.wait_reloaded("done")
+        pool.broker.wait_exit(worker)
         new = code_of(pool.broker.wait_holder_nonce(pool.broker.put("version")))
         assert (old[:2], new[:2]) == ("1-", "2-")
         assert old[2:] != new[2:]

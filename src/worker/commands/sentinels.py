@@ -17,7 +17,7 @@ from typing import Self
 import anyio
 
 from .program import Program
-from .talk import STREAMS, Channel, End, Ended, Failed, Message, Started, encode
+from .talk import STREAMS, Channel, End, Ended, Failed, Message, Started, encode, send
 
 CLOSE_MS = 100
 """How long closing waits for the nursery; it has seconds for itself, and the supervisor sees to the rest."""
@@ -101,10 +101,7 @@ class Running:
         # or not at all, so that this leaves no half of it.
         while data and self._ended is None:
             try:
-                if streams:
-                    sent = socket.send_fds(end, [data], streams, socket.MSG_NOSIGNAL)
-                else:
-                    sent = end.send(data, socket.MSG_NOSIGNAL)
+                sent = send(end, data, streams)
             except BlockingIOError:
                 with suppress(anyio.ClosedResourceError):
                     await anyio.wait_writable(end)
@@ -140,6 +137,8 @@ class Sentinels:
         self._idle: list[Channel] = []
         self._nursery: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._leaving: list[subprocess.Popen[bytes]] = []
+        """Nurseries that may still be ending what they have."""
 
     def warm(self, count: int = 1) -> None:
         """Have so many ready."""
@@ -175,6 +174,7 @@ class Sentinels:
             shut(channel.socket)
         self._idle.clear()
         self._let_nursery_go()
+        self._reap()
 
     def _take_idle(self) -> Channel | None:
         while self._idle:
@@ -195,10 +195,10 @@ class Sentinels:
         try:
             with theirs:
                 try:
-                    socket.send_fds(self._line(), [b"\0"], [theirs.fileno()], socket.MSG_NOSIGNAL)
+                    send(self._line(), memoryview(b"\0"), [theirs.fileno()])
                 except (BrokenPipeError, ConnectionResetError):
                     self._let_nursery_go()
-                    socket.send_fds(self._line(), [b"\0"], [theirs.fileno()], socket.MSG_NOSIGNAL)
+                    send(self._line(), memoryview(b"\0"), [theirs.fileno()])
         except BaseException:
             ours.close()
             raise
@@ -229,12 +229,15 @@ class Sentinels:
         if self._socket is None or self._nursery is None:
             return
         shut(self._socket)
-        try:
-            self._nursery.wait(CLOSE_MS / 1000)
-        except subprocess.TimeoutExpired:
-            # Its end is for the supervisor to see.
-            self._nursery.returncode = 0
+        self._leaving.append(self._nursery)
         self._socket = self._nursery = None
+        with suppress(subprocess.TimeoutExpired):
+            self._leaving[-1].wait(CLOSE_MS / 1000)
+        self._reap()
+
+    def _reap(self) -> None:
+        """Nurseries that were let go of, and have ended."""
+        self._leaving = [each for each in self._leaving if each.poll() is None]
 
 
 def shut(end: socket.socket) -> None:

@@ -91,6 +91,13 @@ def decode(body: bytes) -> Message:
     return message
 
 
+def send(end: socket.socket, data: memoryview, descriptors: Sequence[int]) -> int:
+    """One write, with descriptors; how much of it was taken. OSError and no signal if nobody is there."""
+    # Not `socket.send_fds` for the same reason as below.
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))] if descriptors else []
+    return end.sendmsg([data], ancillary, socket.MSG_NOSIGNAL)
+
+
 def receive(end: socket.socket, bytes_max: int) -> tuple[bytes, list[int]]:
     """One read, and the descriptors that came with it, at most `STREAMS`."""
     # Not `socket.recv_fds`: it forgets its flags, and what it gives is inherited over exec.
@@ -113,7 +120,7 @@ class Channel:
         """Say it. OSError if nobody is there any more."""
         data = memoryview(encode(message))
         if descriptors:
-            data = data[socket.send_fds(self.socket, [data], descriptors, socket.MSG_NOSIGNAL) :]
+            data = data[send(self.socket, data, descriptors) :]
         if data:
             self.socket.sendall(data, socket.MSG_NOSIGNAL)
 

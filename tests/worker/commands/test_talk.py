@@ -1,10 +1,12 @@
 """What a worker and its sentinels say to each other."""
 
 import os
+import signal
 import socket
 from collections.abc import Iterator
 
 import pytest
+from support.forking import forked
 from support.programs import a_program
 
 from stoker.worker.commands import talk
@@ -98,7 +100,19 @@ def test_nothing_there_is_not_the_end(ends: tuple[Channel, Channel]) -> None:
         ends[1].receive()
 
 
-def test_saying_something_to_nobody_is_an_error_and_no_signal(ends: tuple[Channel, Channel]) -> None:
+@pytest.mark.parametrize("count", [0, STREAMS])
+def test_saying_something_to_nobody_is_an_error_and_no_signal(
+    ends: tuple[Channel, Channel], count: int
+) -> None:
     ends[1].socket.close()
-    with pytest.raises(BrokenPipeError):
-        ends[0].send(End(1))
+
+    def body() -> bool:
+        # As in an app that ends quietly when nobody reads what it prints.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        try:
+            ends[0].send(End(1), [0] * count)
+        except BrokenPipeError:
+            return True
+        return False
+
+    assert os.waitpid(forked(body), 0)[1] == 0
