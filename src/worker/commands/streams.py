@@ -78,10 +78,9 @@ class Streams:
 
     def _open_stdin(self, stdin: Stdin) -> int:
         if stdin is None or isinstance(stdin, os.PathLike):
-            # A named pipe without a writer would be waited for here, by everybody in the loop.
-            file = os.open(os.devnull if stdin is None else stdin, _READS | os.O_NONBLOCK)
-            os.set_blocking(file, True)
-            return file
+            # A named pipe without a writer would be waited for here, by everybody in the loop. For the program it
+            # blocks again: its sentinel sees to that.
+            return os.open(os.devnull if stdin is None else stdin, _READS | os.O_NONBLOCK)
         data = memoryview(stdin).cast("B")
         reader, writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(writer, False)
