@@ -23,7 +23,7 @@ RUN := .make/run
 RUN_STAMP := $(RUN)/.complete
 
 # One limit for a whole run of the tests, so that a hang is a failure with a name.
-SESSION_S := 720
+SESSION_S := 820
 PYTEST := $(BIN)/python -m pytest --session-timeout=$(SESSION_S)
 # Most tests with real processes wait most of the time.
 BESIDE := -n 2 --dist worksteal

@@ -164,7 +164,9 @@ class Trial:
         names = {pid: process.name_of(pid) for pid in pids}
         sentinels = list(names.values()).count("stoker-sentinel")
         for pid, name in names.items():
-            counts[name] = max(counts.get(name, 0), descriptors_of(pid))
+            # A program may end meanwhile.
+            with suppress(FileNotFoundError):
+                counts[name] = max(counts.get(name, 0), descriptors_of(pid))
         for name in ("stoker-worker", "stoker-nursery"):
             counts[name] -= sentinels
         return counts

@@ -1,6 +1,6 @@
 """A sentinel that sees to its program and not to what that has started, and a nursery that does no better.
 
-Python imports a module of this name at its start, from the folders of PYTHONPATH: so every process of a pool has it.
+Python imports a module of this name at its start, from the folders that it is told of: so every process of a pool has it.
 """
 
 import os
