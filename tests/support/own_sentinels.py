@@ -30,10 +30,11 @@ def own_sentinels() -> Generator[Sentinels]:
     before = process.open_descriptors(), descendants.children()
     found = Sentinels()
     yield found
-    (nursery,) = nurseries() or [0]
+    # One that was killed may be there still, beside the one that took its place.
+    there = nurseries()
     found.close()
-    if nursery:
-        wait_until(lambda: not is_alive(nursery), "its end")
+    wait_until(lambda: not any(map(is_alive, there)), "their end")
+    found.close()
     for pid in descendants.children() - before[1]:
         # What `close` did not wait for.
         os.waitpid(pid, 0)
