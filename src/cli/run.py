@@ -1,6 +1,7 @@
 """`stoker run`: store a job that is a program."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -13,6 +14,18 @@ from .options import checked, open_client, option_of, socket_option
 from .output import put
 
 STATUS_MAX = 255
+
+_KEYWORDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "env": ("env", dict),
+    "pass_env": ("pass_env", list),
+    "rlimits": ("rlimits", dict),
+    "ok": ("ok", list),
+    "retry": ("retry", list),
+    "permanent": ("permanent", list),
+    "stdout_max": ("stdout_bytes_max", int),
+    "stderr_max": ("stderr_bytes_max", int),
+}
+"""Options, what the job's arguments call them, and of which type they are there. Not given: not there."""
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -97,40 +110,18 @@ def run(program: tuple[str, ...], socket: str | None, **options: Any) -> None:
 
 
 def _asked(options: dict[str, Any]) -> dict[str, Any]:
-    """The keyword arguments of the job."""
-    names = (
-        "directory",
-        "env",
-        "pass_env",
-        "stdin",
-        "rlimits",
-        "ok",
-        "retry",
-        "permanent",
-        "stdout_max",
-        "stderr_max",
-        "grace",
-    )
-    given = {name: options.pop(name) for name in names}
-    asked: dict[str, Any] = {"directory": os.path.abspath(given["directory"] or "."), "umask": _umask()}
-    if given["stdin"] == "-":
+    """The keyword arguments of the job, taken out of the options."""
+    directory, stdin, grace = (options.pop(name) for name in ("directory", "stdin", "grace"))
+    asked: dict[str, Any] = {"directory": os.path.abspath(directory or "."), "umask": _umask()}
+    if stdin == "-":
         asked["stdin"] = payload_of("-")
-    elif given["stdin"] is not None:
-        asked["stdin_file"] = os.path.abspath(given["stdin"])
-    for name, value in (
-        ("env", dict(given["env"])),
-        ("pass_env", list(given["pass_env"])),
-        ("rlimits", dict(given["rlimits"])),
-        ("ok", given["ok"]),
-        ("retry", given["retry"]),
-        ("permanent", given["permanent"]),
-        ("stdout_bytes_max", given["stdout_max"]),
-        ("stderr_bytes_max", given["stderr_max"]),
-    ):
-        if value:
-            asked[name] = value
-    if given["grace"] is not None:
-        asked["grace_s"] = given["grace"] / limits.SECOND_MS
+    elif stdin is not None:
+        asked["stdin_file"] = os.path.abspath(stdin)
+    if grace is not None:
+        asked["grace_s"] = grace / limits.SECOND_MS
+    for option, (keyword, make) in _KEYWORDS.items():
+        if value := options.pop(option):
+            asked[keyword] = make(value)
     return asked
 
 

@@ -18,7 +18,9 @@ from types import FrameType
 from typing import NamedTuple
 
 WORKER_NAME = "stoker-worker"
-"""What a worker is called in the list of processes."""
+NURSERY_NAME = "stoker-nursery"
+SENTINEL_NAME = "stoker-sentinel"
+"""What these are called in the list of processes, where a sweep has to tell them from others."""
 
 MARKER = "STOKER_WORKER"
 """Environment variable that holds the worker's nonce, in the worker and all that it starts."""

@@ -26,7 +26,7 @@ NONCE_LENGTH_MIN = 8
 SOCKET = "STOKER_SOCKET"
 """Environment variable that holds the broker's socket, in a worker and all that it starts."""
 
-KEEPERS = ("stoker-nursery", "stoker-sentinel")
+KEEPERS = (process.NURSERY_NAME, process.SENTINEL_NAME)
 """Subreapers of programs that jobs run (see `commands`). As long as they live, whatever these programs start is
 below them. So they are ended last."""
 

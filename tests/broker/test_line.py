@@ -34,21 +34,22 @@ def test_who_came_first_is_served_first(peers: list[Peer]) -> None:
     assert (len(line), peers[0] in line, peers[1] in line) == (2, False, True)
 
 
-def test_who_had_been_heard_to_the_end_goes_before_who_always_has_more(peers: list[Peer]) -> None:
-    line = Line()
-    busy, sparse = peers[0], peers[1]
+def busy_and_sparse(peers: list[Peer]) -> tuple[Line, Peer, Peer]:
+    """A line in which one that always has more came first."""
+    line, busy, sparse = Line(), peers[0], peers[1]
     busy.was_at_rest = False
     line.join(busy)
     line.join(sparse)
+    return line, busy, sparse
+
+
+def test_who_had_been_heard_to_the_end_goes_before_who_always_has_more(peers: list[Peer]) -> None:
+    line, busy, sparse = busy_and_sparse(peers)
     assert line.next() == [sparse, busy]
 
 
 def test_who_always_has_more_goes_first_now_and_then(peers: list[Peer]) -> None:
-    line = Line()
-    busy, sparse = peers[0], peers[1]
-    busy.was_at_rest = False
-    line.join(busy)
-    line.join(sparse)
+    line, busy, _ = busy_and_sparse(peers)
     firsts = [line.next()[0] for _ in range(3 * BUSY_FIRST_EVERY)]
     assert firsts.count(busy) == 3
 

@@ -7,8 +7,8 @@ import types
 from datetime import UTC, datetime
 
 import pytest
-from support.command_line import CommandLine
-from support.scripted_broker import Hang, ScriptedBroker, stores_everything
+from support.command_line import CommandLine, enqueued
+from support.scripted_broker import Hang, ScriptedBroker
 
 from stoker.cli import options
 from stoker.client.values import decode_value
@@ -19,13 +19,7 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 def sent(socket_path: str, stoker: CommandLine, *arguments: str) -> messages.Enqueue:
-    with ScriptedBroker(socket_path, stores_everything) as broker:
-        ran = stoker("enqueue", *arguments)
-        assert (ran.code, ran.err) == (0, "")
-        (message,) = broker.messages(messages.Enqueue)
-    assert isinstance(message, messages.Enqueue)
-    assert ran.out == f"{message.id}\n"
-    return message
+    return enqueued(socket_path, stoker, "enqueue", *arguments)
 
 
 def test_id_that_was_made_is_printed(socket_path: str, stoker: CommandLine) -> None:

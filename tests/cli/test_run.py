@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command_line import CommandLine
-from support.scripted_broker import ScriptedBroker, stores_everything
+from support.command_line import CommandLine, enqueued
 
 from stoker.client.values import decode_value
 from stoker.proto import messages
@@ -18,12 +17,7 @@ from stoker.proto import messages
 def sent(
     socket_path: str, stoker: CommandLine, *arguments: str
 ) -> tuple[messages.Enqueue, list[str], dict[str, Any]]:
-    with ScriptedBroker(socket_path, stores_everything) as broker:
-        ran = stoker("run", *arguments)
-        assert (ran.code, ran.err) == (0, "")
-        (message,) = broker.messages(messages.Enqueue)
-    assert isinstance(message, messages.Enqueue)
-    assert ran.out == f"{message.id}\n"
+    message = enqueued(socket_path, stoker, "run", *arguments)
     (argv,), kwargs = decode_value(message.payload)
     return message, argv, kwargs
 

@@ -11,6 +11,7 @@ from support.waiting import wait_until
 
 from stoker.client.handle import JobHandle
 from stoker.worker import process
+from stoker.worker.commands import descendants
 
 pytestmark = pytest.mark.slow
 
@@ -46,12 +47,8 @@ def escaping(stack: Stack, tmp_path: Path, **options: object) -> tuple[JobHandle
 
 
 def tree_of(worker: int) -> list[int]:
-    """Everything below a worker, nursery and sentinels included."""
-    stats = list(process.all_stats())
-    family = {worker}
-    while joining := {each.pid for each in stats if each.parent in family} - family:
-        family |= joining
-    return sorted(family - {worker})
+    """Everything that lives below a worker, nursery and sentinels included."""
+    return [each.pid for each in descendants.below(worker)]
 
 
 def all_gone(pids: list[int]) -> bool:

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
+from support.scripted_broker import ScriptedBroker, stores_everything
 
 from stoker.cli.main import run
+from stoker.proto.messages import Enqueue
 
 
 class Ran(NamedTuple):
@@ -27,3 +29,14 @@ def command_line(capsys: pytest.CaptureFixture[str], socket: str) -> CommandLine
         return Ran(code, out, err)
 
     return stoker
+
+
+def enqueued(socket_path: str, stoker: CommandLine, *command: str) -> Enqueue:
+    """What a command sends that stores a job and prints its id, and nothing else."""
+    with ScriptedBroker(socket_path, stores_everything) as broker:
+        ran = stoker(*command)
+        assert (ran.code, ran.err) == (0, "")
+        (message,) = broker.messages(Enqueue)
+    assert isinstance(message, Enqueue)
+    assert ran.out == f"{message.id}\n"
+    return message

@@ -21,7 +21,12 @@ class Lateness:
             self._late_s.append(time.monotonic() - due_s)
 
     @property
+    def count(self) -> int:
+        """How often it had its turn."""
+        return len(self._late_s)
+
+    @property
     def p99_s(self) -> float:
         """Of so many turns that there is one."""
-        assert len(self._late_s) >= 20, f"it had {len(self._late_s)} turns"
+        assert self.count >= 20, f"it had {self.count} turns"
         return sorted(self._late_s)[len(self._late_s) * 99 // 100]

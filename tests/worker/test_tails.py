@@ -1,6 +1,8 @@
 """The end of what an attempt says, by token."""
 
-from stoker.worker.tails import Tails
+import pytest
+
+from stoker.worker.tails import Tail, Tails
 
 TOKEN = (1, 7)
 
@@ -47,3 +49,11 @@ def test_text_is_never_longer_than_asked_for_and_fit_for_a_message() -> None:
         assert text
         assert len(text.encode()) <= 10
         assert "\0" not in text
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 10, 64])
+def test_tail_is_the_end_of_what_was_added(piece_bytes: int) -> None:
+    text, tail = bytes(range(200)), Tail(10)
+    for start in range(0, len(text), piece_bytes):
+        tail.add(text[start : start + piece_bytes])
+    assert tail.data == text[-10:]

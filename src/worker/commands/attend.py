@@ -18,6 +18,8 @@ from ...proto import limits
 from .filter import OutputLimitError
 from .program import Program
 from .sentinels import Running, SentinelLostError, Sentinels
+from .sinks import DISCARD
+from .stream import Stream
 from .streams import Stdin, Streams
 from .talk import Ended
 
@@ -36,20 +38,23 @@ class Attendance:
         """`bytes_max`: of stdout and of stderr, beyond which `attend` ends the program and raises OutputLimitError."""
         self._sentinels = sentinels
         self._program = program
-        self._streams = Streams(stdin, None, None, said)
-        self._bytes_max = bytes_max
-        self._is_bounded = True
+        self._streams = Streams(stdin, DISCARD, DISCARD, said)
+        self._bounded = dict(zip(self._outputs, bytes_max, strict=True))
         self.ended: Ended | None = None
         """How it ended; None if it never began, or nobody knows."""
 
     @property
+    def _outputs(self) -> tuple[Stream, Stream]:
+        return self._streams.stdout, self._streams.stderr
+
+    @property
     def total_bytes(self) -> tuple[int, int]:
         """So much it has written to stdout and to stderr."""
-        return self._streams.stdout.tail.total_bytes, self._streams.stderr.tail.total_bytes
+        return self._streams.stdout.total_bytes, self._streams.stderr.total_bytes
 
     def held(self) -> Iterator[str]:
         """Names of streams that somebody else had open when it had ended."""
-        named = (("stdout", self._streams.stdout), ("stderr", self._streams.stderr))
+        named = zip(("stdout", "stderr"), self._outputs, strict=True)
         return (name for name, stream in named if stream.is_held)
 
     async def attend(self, grace_s: float) -> Ended:
@@ -72,7 +77,7 @@ class Attendance:
             self.ended = await self._await_end(epoll, running)
         finally:
             if self.ended is None:
-                self._is_bounded = False
+                self._bounded.clear()
                 with anyio.CancelScope(shield=True), suppress(SentinelLostError):
                     await running.end(round(grace_s * limits.SECOND_MS))
                     self.ended = await self._await_end(epoll, running)
@@ -80,7 +85,7 @@ class Attendance:
 
     def _watch(self, epoll: select.epoll, running: Running) -> None:
         epoll.register(running.fileno(), select.EPOLLIN)
-        for stream in (self._streams.stdout, self._streams.stderr):
+        for stream in self._outputs:
             epoll.register(stream.fileno(), select.EPOLLIN)
         if self._streams.feed is not None:
             epoll.register(self._streams.feed.fileno(), select.EPOLLOUT)
@@ -88,26 +93,30 @@ class Attendance:
     async def _await_end(self, epoll: select.epoll, running: Running) -> Ended:
         while (ended := running.look()) is None:
             await anyio.wait_readable(epoll.fileno())
-            for fd, flags in epoll.poll(0):
-                self._serve(epoll, fd, flags)
+            # That of its sentinel, if it is among them, is looked at next.
+            for fd, _ in epoll.poll(0):
+                self._serve(epoll, fd)
         return ended
 
-    def _serve(self, epoll: select.epoll, fd: int, flags: int) -> None:
+    def _serve(self, epoll: select.epoll, fd: int) -> None:
         feed = self._streams.feed
-        for stream, bytes_max in zip(
-            (self._streams.stdout, self._streams.stderr), self._bytes_max, strict=True
-        ):
-            if fd == stream.fileno():
-                if not stream.read_once():
-                    epoll.unregister(fd)
-                elif self._is_bounded and bytes_max is not None and stream.tail.total_bytes > bytes_max:
-                    raise OutputLimitError(f"output limit: more than {bytes_max} bytes")
         if feed is not None and fd == feed.fileno() and not feed.push():
             epoll.unregister(fd)
             feed.close()
+        for stream in self._outputs:
+            if fd == stream.fileno() and not self._read(stream):
+                epoll.unregister(fd)
+
+    def _read(self, stream: Stream) -> bool:
+        """Once; whether there may be more."""
+        is_open = stream.read_once()
+        bytes_max = self._bounded.get(stream)
+        if bytes_max is not None and stream.total_bytes > bytes_max:
+            raise OutputLimitError(f"output limit: more than {bytes_max} bytes")
+        return is_open
 
     def _read_rest(self) -> None:
         """What is in the pipes now is all."""
-        for stream in (self._streams.stdout, self._streams.stderr):
+        for stream in self._outputs:
             stream.over()
             stream.read_rest()

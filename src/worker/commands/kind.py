@@ -22,14 +22,13 @@ from ..payload import PayloadError, fitting_arguments
 from ..report import cut, reason_of, report_of
 from ..signature import fit_of
 from ..startpage import Token
-from ..tails import tail_text
+from ..tails import Tail
 from .attend import Attendance
 from .command import Command, Rules
 from .filter import OutputLimitError
 from .program import ProgramError
 from .run import environment, how, of_this_process
 from .sentinels import SentinelLostError, StartError
-from .stream import Tail
 from .streams import Stdin
 from .talk import Ended
 
@@ -107,7 +106,7 @@ class _Attempt:
             return self._failed("error", "not all of its processes would die")
         if ended.status in command.ok:
             return Ack(
-                self._token, attempt.encode_result(self._result(ended)), self._elapsed_ms, self._output
+                self._token, attempt.encode_result(self._result(ended)), self._elapsed_ms, self._said.text
             )
         is_permanent = ended.status in command.permanent or (
             command.retry and ended.status not in command.retry
@@ -125,7 +124,7 @@ class _Attempt:
         )
 
     def _filled(self, answer: Nack) -> Nack:
-        answer = answer._replace(output=self._output)
+        answer = answer._replace(output=self._said.text)
         ended = None if self._attendance is None else self._attendance.ended
         if ended is None:
             return answer
@@ -162,7 +161,3 @@ class _Attempt:
     @property
     def _elapsed_ms(self) -> int:
         return attempt.elapsed_ms(self._begun_s)
-
-    @property
-    def _output(self) -> str:
-        return tail_text(self._said.text, limits.OUTPUT_BYTES_MAX)

@@ -165,7 +165,7 @@ def main() -> None:
     end = socket.socket(fileno=int(sys.argv[1]))
     process.become_subreaper()
     process.allow_no_new_privileges()
-    process.set_name("stoker-nursery")
+    process.set_name(process.NURSERY_NAME)
     _take_defaults()
     # What a terminal or somebody who signals by name sends is not for it: it ends with the worker.
     process.disregard(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

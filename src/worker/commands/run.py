@@ -275,14 +275,14 @@ def _check(child: Child, ok: Collection[int] | None) -> None:
     assert ended is not None
     if child.is_timed_out:
         raise CommandTimeoutError(
-            _with_last_words("it was over its time limit", child), ended, child.stderr.tail.text
+            _with_last_words("it was over its time limit", child), ended, child.stderr.tail.data
         )
     if ok is None:
         return
     if not ended.is_gone:
-        raise CommandError("not all of its processes would die", ended, child.stderr.tail.text)
+        raise CommandError("not all of its processes would die", ended, child.stderr.tail.data)
     if ended.status not in ok:
-        raise CommandError(_with_last_words(how(ended), child), ended, child.stderr.tail.text)
+        raise CommandError(_with_last_words(how(ended), child), ended, child.stderr.tail.data)
 
 
 def how(ended: Ended) -> str:
@@ -295,7 +295,7 @@ def how(ended: Ended) -> str:
 
 
 def _with_last_words(text: str, child: Child) -> str:
-    said = child.stderr.tail.text[-SHOWN_BYTES:].decode(errors="replace").strip()
+    said = child.stderr.tail.data[-SHOWN_BYTES:].decode(errors="replace").strip()
     return f"{text}: {said}" if said else text
 
 

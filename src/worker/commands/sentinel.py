@@ -55,9 +55,8 @@ SHOWN_BYTES = 200
 class Life:
     """One program, from its start until nothing of it is left."""
 
-    def __init__(self, child: Pidfd, begun_s: float) -> None:
+    def __init__(self, child: Pidfd) -> None:
         self.child = child
-        self.begun_s = begun_s
         self.has_ended = False
         """The program itself."""
         self.is_alone = False
@@ -180,7 +179,6 @@ class Sentinel:
             return False
 
     def _run(self, program: Program, streams: Sequence[int]) -> None:
-        begun_s = time.monotonic()
         try:
             pid = _start(program, streams)
         except Exception as error:  # noqa: BLE001 - what Python makes of bad arguments has many names
@@ -189,7 +187,7 @@ class Sentinel:
         finally:
             for fd in streams:
                 os.close(fd)
-        life = Life(Pidfd(pid), begun_s)
+        life = Life(Pidfd(pid))
         try:
             self._say(Started(pid))
             self._attend(life)
@@ -234,7 +232,7 @@ class Sentinel:
 def be(end: socket.socket) -> bool:
     """For a fresh fork of the nursery: be a sentinel until the worker is gone; whether it leaves nothing behind."""
     process.become_subreaper()
-    process.set_name("stoker-sentinel")
+    process.set_name(process.SENTINEL_NAME)
     return Sentinel(end).serve()
 
 

@@ -19,6 +19,7 @@ import anyio
 import anyio.lowlevel
 
 from ...proto import limits
+from ..tails import Tail
 from .filter import Filter, Gap, OutputLimitError, Policy
 from .framing import TruncatedFrameError
 from .sinks import DISCARD, Output, Sink
@@ -37,27 +38,6 @@ TURN_FRAMES = 16
 """Between two looks at the clock."""
 
 TAIL_BYTES = limits.OUTPUT_BYTES_MAX
-
-
-class Tail:
-    """The end of a stream, for reports."""
-
-    def __init__(self, bytes_max: int = TAIL_BYTES) -> None:
-        self._bytes_max = bytes_max
-        self._held = bytearray()
-        self.total_bytes = 0
-
-    def add(self, data: bytes) -> None:
-        """More of it."""
-        self.total_bytes += len(data)
-        self._held += data[-self._bytes_max :]
-        if len(self._held) > 2 * self._bytes_max:
-            del self._held[: -self._bytes_max]
-
-    @property
-    def text(self) -> bytes:
-        """At most so much of its end."""
-        return bytes(self._held[-self._bytes_max :])
 
 
 class Turn:
@@ -79,7 +59,9 @@ class Stream:
     def __init__(self, output: Output, also: Callable[[bytes], object] | None = None) -> None:
         """`also` is called with all that is read, before it is filtered."""
         self._also = also
-        self.tail = Tail()
+        self.tail = Tail(TAIL_BYTES)
+        self.total_bytes = 0
+        """So much was read of it."""
         self._sink = (
             None if output in (None, DISCARD) else output if isinstance(output, Sink) else Sink(output)
         )
@@ -223,10 +205,9 @@ class Stream:
     def _note(self, data: bytes) -> None:
         if self._also is not None:
             self._also(data)
+        self.total_bytes += len(data)
         if self._keeps_tail:
             self.tail.add(data)
-        else:
-            self.tail.total_bytes += len(data)
 
     async def _deliver(self) -> None:
         """What the filter holds in whole frames."""

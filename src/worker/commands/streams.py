@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
@@ -68,12 +68,16 @@ class Streams:
         self, stdin: Stdin, stdout: Output, stderr: Output, said: Callable[[bytes], object] | None
     ) -> None:
         self.feed: Feed | None = None
-        with ExitStack() as undo:
+        self._stdin = -1
+        self._outputs: list[Stream] = []
+        try:
             self._stdin = self._open_stdin(stdin)
-            undo.callback(self.close)
-            self.stdout = Stream(stdout, said)
-            self.stderr = Stream(stderr, said)
-            undo.pop_all()
+            for output in (stdout, stderr):
+                self._outputs.append(Stream(output, said))
+        except BaseException:
+            self.close()
+            raise
+        self.stdout, self.stderr = self._outputs
         self.descriptors = (self._stdin, self.stdout.childs_end, self.stderr.childs_end)
 
     def _open_stdin(self, stdin: Stdin) -> int:
@@ -92,16 +96,13 @@ class Streams:
         if self._stdin >= 0:
             os.close(self._stdin)
             self._stdin = -1
-        self.stdout.started()
-        self.stderr.started()
+        for stream in self._outputs:
+            stream.started()
 
     def close(self) -> None:
         """All that is open still, of its ends and of ours."""
-        if self._stdin >= 0:
-            os.close(self._stdin)
-            self._stdin = -1
+        self.started()
         if self.feed is not None:
             self.feed.close()
-        for stream in (getattr(self, "stdout", None), getattr(self, "stderr", None)):
-            if stream is not None:
-                stream.close()
+        for stream in self._outputs:
+            stream.close()

@@ -10,7 +10,6 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -18,6 +17,7 @@ from typing import NamedTuple
 
 from stoker import JobHandle
 from stoker.worker import process
+from stoker.worker.commands import descendants
 
 from ..programs import a_mark, descriptors_of, living, zombies_below
 from ..proof.harness import Harness, Tally
@@ -136,9 +136,8 @@ class Trial:
     # --- what is left ----------------------------------------------------------------------------------------
 
     def _look_for_survivors(self, when: str) -> None:
-        until_s = time.monotonic() + GONE_S
-        while living(self._mark) and time.monotonic() < until_s:
-            time.sleep(0.02)
+        with suppress(AssertionError):
+            wait_until(lambda: not living(self._mark), "nothing of them lives", deadline_s=GONE_S)
         if left := living(self._mark):
             self.violations.append(f"{GONE_S} s after {when} {len(left)} of their processes live")
             for pid in left:
@@ -160,7 +159,7 @@ class Trial:
         """
         assert self._stack.pool is not None
         counts: dict[str, int] = {}
-        pids = [self._stack.pool.pid, *_below(self._stack.pool.pid)]
+        pids = [self._stack.pool.pid, *(each.pid for each in descendants.below(self._stack.pool.pid))]
         names = {pid: process.name_of(pid) for pid in pids}
         sentinels = list(names.values()).count("stoker-sentinel")
         for pid, name in names.items():
@@ -204,14 +203,6 @@ class Trial:
         return {"stoker-worker": worker.pid, "stoker-zygote": zygote.pid, "stoker-pool": zygote.parent}[
             victim
         ]
-
-
-def _below(root: int) -> Iterator[int]:
-    stats = list(process.all_stats())
-    family = {root}
-    while joining := {each.pid for each in stats if each.parent in family} - family:
-        family |= joining
-    yield from family - {root}
 
 
 def run(seed: int, amount: int) -> Tally:

@@ -1,6 +1,7 @@
 """What a filter lets through, at its limits and at the end of a stream. Any stream: `test_filter_streams`."""
 
 import pytest
+from support.filters import FRAMED, a_filter, drained, encoded, fed
 
 from stoker.proto import limits
 from stoker.worker.commands.filter import Filter, Gap, OutputLimitError, Policy
@@ -8,28 +9,6 @@ from stoker.worker.commands.framing import Framing, TruncatedFrameError
 
 MIB = limits.MIB
 READ_BYTES = limits.READ_BYTES
-FRAMED = [Framing.LINES, Framing.RECORDS, Framing.LENGTHS]
-
-
-def encoded(framing: Framing, frame: bytes) -> bytes:
-    if framing is Framing.LENGTHS:
-        return len(frame).to_bytes(4, "big") + frame
-    return frame + (b"\n" if framing is Framing.LINES else b"\0")
-
-
-def a_filter(policy: Policy, bytes_max: int, framing: Framing = Framing.LINES) -> Filter:
-    return Filter(framing, bytes_max, policy)
-
-
-def fed(policy: Policy, bytes_max: int, *chunks: bytes, framing: Framing = Framing.LINES) -> Filter:
-    stream = a_filter(policy, bytes_max, framing)
-    for chunk in chunks:
-        stream.feed(chunk)
-    return stream
-
-
-def drained(stream: Filter) -> list[bytes | Gap]:
-    return list(iter(stream.take, None))
 
 
 @pytest.mark.parametrize("framing", Framing)

@@ -5,35 +5,14 @@ import sys
 from enum import Enum
 
 import pytest
+from support.filters import FRAMED, a_filter, drained, encoded, fed
 
 from stoker.proto import limits
-from stoker.worker.commands.filter import BLOCK_BYTES, Filter, Gap, Policy
+from stoker.worker.commands.filter import BLOCK_BYTES, Gap, Policy
 from stoker.worker.commands.framing import Framing
 
 MIB = limits.MIB
 READ_BYTES = limits.READ_BYTES
-FRAMED = [Framing.LINES, Framing.RECORDS, Framing.LENGTHS]
-
-
-def encoded(framing: Framing, frame: bytes) -> bytes:
-    if framing is Framing.LENGTHS:
-        return len(frame).to_bytes(4, "big") + frame
-    return frame + (b"\n" if framing is Framing.LINES else b"\0")
-
-
-def a_filter(policy: Policy, bytes_max: int, framing: Framing = Framing.LINES) -> Filter:
-    return Filter(framing, bytes_max, policy)
-
-
-def fed(policy: Policy, bytes_max: int, *chunks: bytes, framing: Framing = Framing.LINES) -> Filter:
-    stream = a_filter(policy, bytes_max, framing)
-    for chunk in chunks:
-        stream.feed(chunk)
-    return stream
-
-
-def drained(stream: Filter) -> list[bytes | Gap]:
-    return list(iter(stream.take, None))
 
 
 def held_bytes(root: object) -> int:

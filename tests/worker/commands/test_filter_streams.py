@@ -6,34 +6,10 @@ from itertools import accumulate, pairwise, takewhile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.filters import FRAMED, Taken, a_filter, drained, encoded, fed
 
 from stoker.worker.commands.filter import Filter, Gap, OutputLimitError, Policy
 from stoker.worker.commands.framing import Framing
-
-FRAMED = [Framing.LINES, Framing.RECORDS, Framing.LENGTHS]
-
-Taken = list[bytes | Gap]
-
-
-def encoded(framing: Framing, frame: bytes) -> bytes:
-    if framing is Framing.LENGTHS:
-        return len(frame).to_bytes(4, "big") + frame
-    return frame + (b"\n" if framing is Framing.LINES else b"\0")
-
-
-def a_filter(policy: Policy, bytes_max: int, framing: Framing = Framing.LINES) -> Filter:
-    return Filter(framing, bytes_max, policy)
-
-
-def fed(policy: Policy, bytes_max: int, *chunks: bytes, framing: Framing = Framing.LINES) -> Filter:
-    stream = a_filter(policy, bytes_max, framing)
-    for chunk in chunks:
-        stream.feed(chunk)
-    return stream
-
-
-def drained(stream: Filter) -> Taken:
-    return list(iter(stream.take, None))
 
 
 def frames_of(taken: Taken) -> list[bytes]:

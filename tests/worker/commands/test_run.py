@@ -33,7 +33,7 @@ from stoker.worker.commands.stream import TAIL_BYTES
 from stoker.worker.commands.talk import Channel, Ended, Started
 from stoker.worker.context import set_task_job
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60), pytest.mark.anyio]
 
 TEN_MB = bytes(range(250)) * 40_000
 

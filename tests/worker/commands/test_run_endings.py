@@ -19,7 +19,7 @@ from stoker import JobCancelled, JobTimeout, Permanent
 from stoker.worker.commands.run import Child, CommandError, run
 from stoker.worker.commands.sinks import lines
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60), pytest.mark.anyio]
 
 TREE = "sleep $1 & setsid sleep $1 & echo ready; wait"
 """Two processes besides the shell, one of them in a session of its own."""

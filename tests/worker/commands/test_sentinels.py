@@ -17,7 +17,6 @@ from support.forking import forked
 from support.own_sentinels import (
     a_tree,
     nurseries,
-    own_sentinels,
     run,
     sentinel_of,
     sentinels_there,
@@ -41,12 +40,6 @@ from stoker.worker.commands.sentinels import Running, SentinelLostError, Sentine
 from stoker.worker.commands.talk import Channel, Ended, Failed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60), pytest.mark.anyio]
-
-
-@pytest.fixture
-def sentinels() -> Iterator[Sentinels]:
-    with own_sentinels() as sentinels:
-        yield sentinels
 
 
 # --- one after the other -------------------------------------------------------------------------------------

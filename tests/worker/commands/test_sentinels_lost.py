@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
@@ -17,7 +17,6 @@ from support.own_sentinels import (
     a_tree,
     kill,
     nurseries,
-    own_sentinels,
     run,
     sentinel_of,
     sentinels_there,
@@ -39,12 +38,6 @@ from support.waiting import wait_until
 from stoker.worker.commands.sentinels import SentinelLostError, Sentinels
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60), pytest.mark.anyio]
-
-
-@pytest.fixture
-def sentinels() -> Iterator[Sentinels]:
-    with own_sentinels() as sentinels:
-        yield sentinels
 
 
 async def test_killed_sentinel_is_told_when_nothing_of_its_program_lives(sentinels: Sentinels) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import os
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -21,11 +22,10 @@ from support.waiting import until
 
 from stoker.proto import limits
 from stoker.worker.commands.filter import Gap, OutputLimitError
-from stoker.worker.commands.run import CommandError, CommandTimeoutError, of_this_process, run
-from stoker.worker.commands.sinks import DISCARD, chunks, lines
-from stoker.worker.commands.stream import Tail
+from stoker.worker.commands.run import Child, CommandError, CommandTimeoutError, of_this_process, run
+from stoker.worker.commands.sinks import DISCARD, Output, chunks, lines
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60), pytest.mark.anyio]
 
 MIB = limits.MIB
 
@@ -73,9 +73,9 @@ async def test_nothing_is_read_while_a_function_has_what_it_was_given() -> None:
     stuck = Stuck()
     async with run(["head", "-c", str(20 * MIB), "/dev/zero"], stdout=stuck.take) as child:
         await until(lambda: stuck.count and is_blocked_in_write(child.pid, 1), "the program waits")
-        assert child.stdout.tail.total_bytes < MIB
+        assert child.stdout.total_bytes < MIB
         stuck.may_go.set()
-    assert child.stdout.tail.total_bytes == 20 * MIB
+    assert child.stdout.total_bytes == 20 * MIB
 
 
 # --- keep --------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ async def test_what_a_stuck_function_does_not_take_is_counted_to_the_byte() -> N
             stuck.may_go.set()
     assert memory.grown_bytes < GROWN_BYTES_MAX
     first, gap, *rest = taken.all
-    total_bytes = child.stdout.tail.total_bytes
+    total_bytes = child.stdout.total_bytes
     assert (first, gap) == (b"first", Gap(total_bytes - 6 - sum(len(line) + 1 for line in taken.frames[1:])))
     assert rest == [b"%d" % number for number in range(3_000_001 - len(rest), 3_000_001)]
     assert MIB - 8 < sum(len(line) + 1 for line in taken.frames[1:]) <= MIB
@@ -193,7 +193,7 @@ async def test_flood_that_nobody_takes_is_read_and_dropped(stream: str) -> None:
     with OwnMemory() as memory:
         async with run(program) as child:
             pass
-    assert getattr(child, stream).tail.total_bytes == 100_000_000
+    assert getattr(child, stream).total_bytes == 100_000_000
     assert memory.grown_bytes < GROWN_BYTES_MAX
 
 
@@ -211,20 +211,30 @@ async def test_trickle_is_taken_as_it_comes() -> None:
     assert counted.count > 40
 
 
-async def test_floods_leave_the_loop_to_others() -> None:
-    late, mark, counts = Lateness(), a_mark(), [Counted() for _ in range(20)]
+SINKS: dict[str, Callable[[Counted], Output]] = {
+    "lines": lambda counted: lines(counted.take),
+    "last lines": lambda counted: lines(counted.take, policy="keep"),
+    "bytes": lambda counted: counted.take,
+    "nobody": lambda counted: None,
+}
 
-    async def flood(counted: Counted) -> None:
-        async with run(["yes", mark], stdout=lines(counted.take)):
-            pass
+
+@pytest.mark.parametrize("sink", SINKS)
+async def test_floods_leave_the_loop_to_others(sink: str) -> None:
+    late, mark, flowing = Lateness(), a_mark(), list[Child]()
+
+    async def flood() -> None:
+        async with run(["yes", mark], stdout=SINKS[sink](Counted())) as child:
+            await until(lambda: child.stdout.total_bytes, "it flows")
+            flowing.append(child)
 
     with nothing_left(mark), anyio.fail_after(30):
         async with anyio.create_task_group() as group:
-            for counted in counts:
-                group.start_soon(flood, counted)
-            await until(lambda: all(counted.count for counted in counts), "all of them flow")
-            with anyio.move_on_after(1):
-                await late.run()
+            for _ in range(20):
+                group.start_soon(flood)
+            await until(lambda: len(flowing) == 20, "all of them flow")
+            group.start_soon(late.run)
+            await until(lambda: late.count > 50, "that it had its turns", deadline_s=20)
             group.cancel_scope.cancel()
     assert late.p99_s < LATE_S_MAX
 
@@ -312,14 +322,3 @@ async def test_too_few_descriptors_are_an_error_and_nothing_is_left() -> None:
     assert errors == [24] * 6
     async with run(["true"]):
         pass
-
-
-# --- the tail ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("piece_bytes", [1, 7, 10, 64])
-def test_tail_is_the_end_of_what_was_added(piece_bytes: int) -> None:
-    text, tail = bytes(range(200)), Tail(10)
-    for start in range(0, len(text), piece_bytes):
-        tail.add(text[start : start + piece_bytes])
-    assert (tail.text, tail.total_bytes) == (text[-10:], 200)
