@@ -8,13 +8,12 @@ tried again, or, if `retry` names statuses, is permanent unless it is among them
 programs takes no environment from a job, because `LD_PRELOAD` would be one more way to run others.
 """
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from .program import UMASK_DEFAULT, Program, ProgramError
+from .program import UMASK_DEFAULT, Program, ProgramError, encoded, encoded_arguments
 
 KIND = "command"
 
@@ -65,8 +64,8 @@ class Command:
     def program(self, env: Mapping[bytes, bytes]) -> Program:
         """What is to be run, in this environment. ProgramError if no kernel would."""
         return Program(
-            [os.fsencode(each) for each in self.argv],
-            os.fsencode(self.directory),
+            encoded_arguments(self.argv),
+            encoded(self.directory, "the working directory"),
             env,
             self.umask,
             self.rlimits,

@@ -82,7 +82,8 @@ class _Attempt:
                 await anyio.sleep(SHORT_S)
                 return Release(self._token, "not_started")
             return self._failed("error", str(error) if isinstance(error, StartError) else reason_of(error))
-        except ProgramError as error:
+        except (ProgramError, UnicodeEncodeError) as error:
+            # The latter of stdin, or of the name of its file: no attempt makes text of half a surrogate pair.
             return self._failed("permanent", str(error))
         except OutputLimitError as error:
             return self._failed("error", str(error))

@@ -32,6 +32,19 @@ class ProgramError(ValueError):
     """This can never be run; the text says why."""
 
 
+def encoded(text: str | bytes | os.PathLike[str], what: str) -> bytes:
+    """As the kernel takes it. ProgramError if it cannot be: half of a surrogate pair stands for nothing."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise ProgramError(f"{what} cannot be encoded: {error.reason}") from error
+
+
+def encoded_arguments(argv: Sequence[str | bytes | os.PathLike[str]]) -> list[bytes]:
+    """The program and its arguments. ProgramError names the one that cannot be encoded."""
+    return [encoded(each, f"argument {at}") for at, each in enumerate(argv)]
+
+
 @attrs.frozen
 class Program:
     """See the module. ProgramError if no kernel would run it."""

@@ -22,7 +22,7 @@ from ...proto import limits
 from .. import process, sweep
 from ..context import running_job
 from .command import GRACE_S
-from .program import UMASK_DEFAULT, Program, ProgramError
+from .program import UMASK_DEFAULT, Program, ProgramError, encoded, encoded_arguments
 from .sentinels import Running, SentinelLostError, Sentinels
 from .sinks import Output
 from .stream import Stream
@@ -208,7 +208,7 @@ async def run(
     """
     program = Program(
         _arguments(argv),
-        _encoded(_absolute(directory), "the working directory"),
+        encoded(_absolute(directory), "the working directory"),
         environment(env or {}, pass_env),
         umask,
         dict(rlimits or {}),
@@ -251,14 +251,7 @@ def _arguments(argv: Sequence[str | bytes | os.PathLike[str]]) -> list[bytes]:
         raise ProgramError(
             "argv must be a list, the program first: there is no shell that takes a text apart"
         )
-    return [_encoded(each, f"argument {at}") for at, each in enumerate(argv)]
-
-
-def _encoded(text: str | bytes | os.PathLike[str], what: str) -> bytes:
-    try:
-        return os.fsencode(text)
-    except UnicodeEncodeError as error:
-        raise ProgramError(f"{what} cannot be encoded: {error.reason}") from error
+    return encoded_arguments(argv)
 
 
 def _is_cancelled() -> bool:
@@ -319,7 +312,7 @@ def environment(env: Mapping[str, str], pass_env: Collection[str]) -> dict[bytes
         if (value := own.get(os.fsencode(name))) is not None:
             given[os.fsencode(name)] = value
     for name, text in env.items():
-        given[_encoded(name, "environment:")] = _encoded(text, f"environment: {name}")
+        given[encoded(name, "environment:")] = encoded(text, f"environment: {name}")
     job = running_job()
     if job is not None:
         given[b"STOKER_JOB"] = os.fsencode(job.id)
