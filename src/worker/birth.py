@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from ..proto import limits
 from ..proto.messages import Hello
-from . import log, process, records, sweep
+from . import log, process, records
 from .app import App
 from .control import Fork, Start
 from .flavour import Flavour
@@ -72,7 +72,7 @@ def work(
     _let_go_of_descriptors()
     random.seed()
     marker.write(fork.nonce)
-    os.environ[sweep.SOCKET] = start.socket
+    os.environ[process.SOCKET] = start.socket
     for stream in (sys.stdout, sys.stderr):
         # Output of jobs is to be seen when it is written, also through a pipe.
         if isinstance(stream, io.TextIOWrapper):

@@ -45,7 +45,7 @@ def main(
         raise ValueError(f"async_workers must be from 0 to {limits.LIST_ITEMS_MAX}, not {async_workers}")
     if not 1 <= async_slots <= limits.SLOTS_MAX:
         raise ValueError(f"async_slots must be from 1 to {limits.SLOTS_MAX}, not {async_slots}")
-    process.set_name("stoker-pool")
+    process.set_name(process.POOL_NAME)
     set_form(output.form)
     writer = Writer()
     try:

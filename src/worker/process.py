@@ -17,6 +17,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import NamedTuple
 
+POOL_NAME = "stoker-pool"
+ZYGOTE_NAME = "stoker-zygote"
 WORKER_NAME = "stoker-worker"
 NURSERY_NAME = "stoker-nursery"
 SENTINEL_NAME = "stoker-sentinel"
@@ -24,6 +26,9 @@ SENTINEL_NAME = "stoker-sentinel"
 
 MARKER = "STOKER_WORKER"
 """Environment variable that holds the worker's nonce, in the worker and all that it starts."""
+
+SOCKET = "STOKER_SOCKET"
+"""Environment variable that holds the broker's socket, in a worker and all that it starts."""
 
 STRIKE_SIGNAL = signal.SIGRTMIN + 7
 """The supervisor to a worker: look whether the attempt you run shall end."""

@@ -23,12 +23,12 @@ SWEEP_MS = 5000
 
 NONCE_LENGTH_MIN = 8
 
-SOCKET = "STOKER_SOCKET"
-"""Environment variable that holds the broker's socket, in a worker and all that it starts."""
-
 KEEPERS = (process.NURSERY_NAME, process.SENTINEL_NAME)
 """Subreapers of programs that jobs run (see `commands`). As long as they live, whatever these programs start is
 below them. So they are ended last."""
+
+_LOOK_AFTER = (process.POOL_NAME, process.ZYGOTE_NAME, process.WORKER_NAME)
+"""Who ends what was started below them."""
 
 CALM_LOOKS = 2
 """So many looks in a row must find nobody else: what forks during one is found by the next."""
@@ -95,21 +95,35 @@ def sweep_own(nonce: str, *, within_ms: int = SWEEP_MS) -> bool:
 
 
 def strays(socket: str) -> Iterator[Stat]:
-    """What workers for the broker at this socket have started, of which none lives that did."""
-    marked: dict[str, list[Stat]] = {}
-    served: set[str] = set()
-    for each in process.all_stats():
-        marker = process.marker_of(each.pid)
-        if not marker or each.has_ended:
+    """What workers for the broker at this socket have started, with nobody of stoker left above it.
+
+    Whatever belongs to a living pool has at least its supervisor above it, which is a subreaper.
+    """
+    everybody = {each.pid: each for each in process.all_stats() if each.pid > 1}
+    lineage = _lineage()
+    for each in everybody.values():
+        if each.has_ended or each.pid in lineage:
             continue
-        if process.name_of(each.pid) == process.WORKER_NAME:
-            served.add(marker)
-        elif process.variable_of(each.pid, SOCKET) == socket:
-            marked.setdefault(marker, []).append(each)
-    own = _lineage()
-    for marker, found in marked.items():
-        if marker not in served:
-            yield from (each for each in found if each.pid not in own)
+        line = list(_line_up(each, everybody))
+        # A line that breaks off has lost a parent during this look; the next sees who takes its place.
+        if line[-1].parent > 1 or any(process.name_of(above.pid) in _LOOK_AFTER for above in line):
+            continue
+        if any(_is_of(above, socket) for above in line):
+            yield each
+
+
+def _line_up(each: Stat, everybody: Mapping[int, Stat]) -> Iterator[Stat]:
+    """A process, its parent and so on, as far as they were seen."""
+    seen = set[int]()
+    above: Stat | None = each
+    while above is not None and above.pid not in seen:
+        seen.add(above.pid)
+        yield above
+        above = everybody.get(above.parent)
+
+
+def _is_of(each: Stat, socket: str) -> bool:
+    return bool(process.marker_of(each.pid)) and process.variable_of(each.pid, process.SOCKET) == socket
 
 
 def sweep_strays(socket: str, *, within_ms: int = SWEEP_MS) -> int:

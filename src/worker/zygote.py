@@ -258,7 +258,7 @@ def main(fd: int, supervisor_pid: int) -> int:
     _disregard_what_reaches_everybody()
     process.die_with_parent(supervisor_pid)
     process.become_subreaper()
-    process.set_name("stoker-zygote")
+    process.set_name(process.ZYGOTE_NAME)
     sock = socket.socket(fileno=fd)
     sock.set_inheritable(False)
     packet = control.receive(sock)

@@ -55,7 +55,11 @@ class ZygoteLink:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 # A nonce of its own, over which each worker writes its own.
-                env={**os.environ, process.MARKER: secrets.token_hex(MARKER_BYTES)},
+                env={
+                    **os.environ,
+                    process.MARKER: secrets.token_hex(MARKER_BYTES),
+                    process.SOCKET: start.socket,
+                },
             )
         except OSError:
             ours.close()

@@ -165,6 +165,21 @@ def test_next_pool_kills_what_the_death_of_everything_left(stack: Stack, tmp_pat
     assert job.wait(20).state == "cancelled"
 
 
+def test_next_pool_of_a_broker_leaves_the_others_alone(stack: Stack, tmp_path: Path) -> None:
+    job, tree = escaping(stack, tmp_path)
+    first = stack.pool
+    assert first is not None
+    before = tree_of(first.pid)
+    assert set(tree) < set(before)
+    stack.start_pool("leaving:app", 1)
+    assert [pid for pid in before if not is_alive(pid)] == []
+    assert "strays_killed" not in (stack.directory / "pool.log").read_text()
+    job.cancel()
+    assert job.wait(20).state == "cancelled"
+    first.terminate()
+    assert first.wait(10) == 0
+
+
 def test_drain_lets_a_program_finish(stack: Stack) -> None:
     job = run(stack, "sh", "-c", "sleep 1; echo finished")
     wait_until(lambda: stack.holder_pid(job.id) != 0, "it runs")

@@ -147,9 +147,11 @@ class FakeBroker:
         wait_until(lambda: len(self.all_of("heartbeat")) >= count + 4, "heartbeats")
 
     def wait_exit(self, nonce: str, *, deadline_s: float = 10) -> work.Exited:
-        """The report of a worker's end."""
+        """The report of a worker's end, which `workers` knows too by then."""
 
         def found() -> work.Exited | None:
+            if nonce in [worker.nonce for worker in self.workers()]:
+                return None
             return next((e for e in self.all_of("exited") if e.worker == nonce), None)
 
         exited = wait_until(found, f"exit of {nonce}", deadline_s=deadline_s)
@@ -158,8 +160,13 @@ class FakeBroker:
 
     def wait_workers(self, count: int) -> list[Peer]:
         """So many connected workers."""
-        wait_until(lambda: len(self.workers()) == count, f"{count} workers")
-        return self.workers()
+
+        def found() -> list[list[Peer]]:
+            workers = self.workers()
+            return [workers] if len(workers) == count else []
+
+        (workers,) = wait_until(found, f"{count} workers")
+        return workers
 
     def all_of(self, op: str) -> list[Any]:
         """Every message of one op that has come, in order."""

@@ -1,9 +1,12 @@
 """Sweeping: who belongs to a worker, and that it is all gone afterwards."""
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from support.pools import is_alive
@@ -11,7 +14,7 @@ from support.waiting import wait_until
 
 from stoker.worker import process
 from stoker.worker.process import Stat
-from stoker.worker.sweep import members, orphans, sweep
+from stoker.worker.sweep import members, orphans, strays, sweep, sweep_strays
 
 NONCE = "00112233aabbccdd"
 ABSENT = 2**22
@@ -111,3 +114,84 @@ def test_known_pid_that_was_reused_is_left_alone() -> None:
     assert is_alive(other.pid)
     other.kill()
     other.wait()
+
+
+# --- what the death of all of stoker left ------------------------------------------------------------
+
+BRANCH = """
+import os, subprocess, sys
+name, socket, *others = sys.argv[1:]
+with open("/proc/self/comm", "w") as file:
+    file.write(name)
+environ = {"STOKER_WORKER": "00112233aabbccdd", "STOKER_SOCKET": socket}
+children = [
+    subprocess.Popen(["sleep", "60"], env=environ, start_new_session=True),
+    subprocess.Popen(["sleep", "60"], env={}, start_new_session=True),
+    subprocess.Popen(["/bin/sh", "-c", "env -i sleep 60 & echo $!; wait"], env=environ, stdout=subprocess.PIPE),
+]
+print(*[child.pid for child in children], int(children[2].stdout.readline()), flush=True)
+sys.stdin.read()
+"""
+"""A process of some name that has started: one that is marked, one that is not, one that is and started one that is not."""
+
+
+@contextmanager
+def branch(name: str, socket: str) -> Generator[tuple[list[int], subprocess.Popen[bytes]]]:
+    """Pids of the four below such a process, and itself. All are gone afterwards."""
+    root = subprocess.Popen(
+        [sys.executable, "-c", BRANCH, name, socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert root.stdin is not None and root.stdout is not None
+    pids = [int(pid) for pid in root.stdout.readline().split()]
+    try:
+        yield pids, root
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        root.kill()
+        root.wait()
+        root.stdin.close()
+        root.stdout.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["stoker-pool", "stoker-zygote", "stoker-worker"])
+def test_nothing_is_a_stray_below_somebody_who_looks_after_it(tmp_path: Path, name: str) -> None:
+    with branch(name, str(tmp_path)) as (pids, root):
+        assert list(strays(str(tmp_path))) == []
+        assert sweep_strays(str(tmp_path)) == 0
+        assert [pid for pid in pids if not is_alive(pid)] == []
+        root.kill()
+        root.wait()
+        # One was never marked, and nobody above it is left.
+        assert {each.pid for each in strays(str(tmp_path))} == {pids[0], *pids[2:]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sleep", "stoker-sentinel", "stoker-nursery"])
+def test_strays_are_swept_and_those_of_another_broker_are_not(tmp_path: Path, name: str) -> None:
+    with branch(name, str(tmp_path / "s")) as (pids, root), branch(name, str(tmp_path / "t")) as (others, _):
+        assert sweep_strays(str(tmp_path / "s")) == 3
+        wait_until(
+            lambda: [pid for pid in pids if is_alive(pid)] == [pids[1]], "all that were marked are dead"
+        )
+        assert [pid for pid in others if not is_alive(pid)] == []
+        assert is_alive(root.pid)
+
+
+@pytest.mark.slow
+def test_pool_that_was_started_by_a_job_is_no_stray_of_its_own(tmp_path: Path) -> None:
+    code = (
+        "import os, subprocess, sys; from stoker.worker.sweep import sweep_strays; "
+        "subprocess.run([sys.executable, *sys.argv[1:]]) if sys.argv[1:] else print(sweep_strays(sys.stdin.read()))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "-c", code],
+        input=str(tmp_path).encode(),
+        env={**os.environ, process.MARKER: NONCE, process.SOCKET: str(tmp_path)},
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=30,
+    )
+    assert ran.stdout == b"0\n"

@@ -19,7 +19,7 @@ import anyio
 import anyio.lowlevel
 
 from ...proto import limits
-from .. import process, sweep
+from .. import process
 from ..context import running_job
 from .command import GRACE_S
 from .program import UMASK_DEFAULT, Program, ProgramError, encoded, encoded_arguments
@@ -317,7 +317,7 @@ def environment(env: Mapping[str, str], pass_env: Collection[str]) -> dict[bytes
     if job is not None:
         given[b"STOKER_JOB"] = os.fsencode(job.id)
         given[b"STOKER_TOKEN"] = b"%d.%d" % job.token
-    for name in (process.MARKER, sweep.SOCKET):
+    for name in (process.MARKER, process.SOCKET):
         # By which what a worker leaves behind is found, and its broker by a program that has work for it.
         if (value := own.get(name.encode())) is not None:
             given[name.encode()] = value
