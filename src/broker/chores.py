@@ -111,7 +111,7 @@ class Chores:
         absent = self._core.absent_owners()
         for owner in absent:
             if self._owners.is_proved_dead(owner):
-                self._step(OwnerGone(owner))
+                self._step(OwnerGone(owner, self._owners.is_of_another_boot(owner)))
         return OWNERS_MS if absent else TICK_MS
 
     # --- the disk ------------------------------------------------------------------------------------------

@@ -49,12 +49,16 @@ class Owners:
         self._proc = proc
         self._exists = exists
 
+    def is_of_another_boot(self, owner: str) -> bool:
+        """Whether that identity text is of before the host was started anew."""
+        return owner.partition("/")[0] != self._boot
+
     def is_proved_dead(self, owner: str) -> bool:
         """Whether the process of that identity text has certainly ended."""
         parts = owner.split("/")
         if len(parts) != 5 or not all(_is_number(part) for part in parts[1:4]):
             return False
-        if parts[0] != self._boot:
+        if self.is_of_another_boot(owner):
             return True
         namespace, pid, start_ticks = (int(part) for part in parts[1:4])
         return namespace == self._namespace and pid > 0 and not self._lives(pid, start_ticks)

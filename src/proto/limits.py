@@ -156,6 +156,9 @@ KILL_GRACE_MS_MIN = 100
 SUPERVISOR_DEATH_MS = 2 * SECOND_MS
 """Workers end within this time after their supervisor died."""
 
+SUPERVISOR_DEATH_TERM_MS = SUPERVISOR_DEATH_MS // 2
+"""Of that the part in which their jobs may end by themselves. Whoever dies in it did not die of his zygote."""
+
 ASYNC_WORKERS_DEFAULT = 1
 ASYNC_SLOTS_DEFAULT = 100
 """Coroutine handlers mostly wait, so one loop on one processor serves many at once."""

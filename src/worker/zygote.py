@@ -33,9 +33,6 @@ from .report import reason_of, report_of
 from .sweep import sweep, sweep_below, sweep_own
 from .unimportable import failure_of
 
-TERM_MS = limits.SUPERVISOR_DEATH_MS // 2
-"""Of the time in which workers must be gone, the part a job may use to end by itself."""
-
 SWEEP_MS = limits.SUPERVISOR_DEATH_MS // 4
 
 
@@ -176,7 +173,7 @@ class Zygote:
         targets = [Pidfd(pid) for pid in workers]
         for target in targets:
             target.send(signal.SIGTERM)
-        end = time.monotonic() + TERM_MS / 1000
+        end = time.monotonic() + limits.SUPERVISOR_DEATH_TERM_MS / 1000
         for target in targets:
             target.has_exited(round(max(0, end - time.monotonic()) * 1000))
         self._sweep_below([target for target in targets if not target.has_exited()])

@@ -46,6 +46,11 @@ def test_dead_owner_is_proved_dead(proc: Path, worker: str) -> None:
     assert is_dead(proc, worker)
 
 
+@pytest.mark.parametrize(("boot", "is_other"), [(BOOT, False), ("another-boot", True)])
+def test_owner_of_another_boot_is_known_by_that(boot: str, is_other: bool) -> None:
+    assert Owners(boot=BOOT).is_of_another_boot(f"{boot}/{NAMESPACE}/42/777/nonce") is is_other
+
+
 def test_process_that_proc_hides_is_not_dead(proc: Path) -> None:
     assert not is_dead(proc, f"{BOOT}/{NAMESPACE}/43/777/nonce", 43)
 

@@ -4,9 +4,12 @@ It hands each job once to a worker with a free slot, writes down every answer an
 what a test tells it to. `stop` and `start` are a restart: leases are remembered, connections are not.
 """
 
+import fcntl
 import os
 import socket
+import termios
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +19,7 @@ from support.waiting import wait_until
 
 from stoker.proto import codec, limits, messages, ops, work
 from stoker.proto.frames import FrameReader
+from stoker.worker import process
 
 Sent = tuple[str, Any]
 """What the broker got: the op's name and its message."""
@@ -37,6 +41,13 @@ class Peer:
     @property
     def pid(self) -> int:
         return int(self.hello.identity[2]) if self.hello is not None else 0
+
+    @property
+    def unread_bytes(self) -> int:
+        """Sent, and not taken out of its socket yet."""
+        count = array("i", [0])
+        fcntl.ioctl(self.socket, termios.TIOCOUTQ, count)
+        return count[0]
 
     def send(self, op: int, request: int, message: Any) -> None:
         try:
@@ -157,6 +168,15 @@ class FakeBroker:
         exited = wait_until(found, f"exit of {nonce}", deadline_s=deadline_s)
         assert exited is not None
         return exited
+
+    def wait_at_rest(self, worker: Peer) -> None:
+        """Until it has acted on all that it was sent, and waits for more."""
+
+        def is_at_rest() -> bool:
+            found = process.stat(worker.pid)
+            return worker.unread_bytes == 0 and found is not None and found.state == "S"
+
+        wait_until(is_at_rest, f"{worker.nonce} is at rest")
 
     def wait_workers(self, count: int) -> list[Peer]:
         """So many connected workers."""

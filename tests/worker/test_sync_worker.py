@@ -211,6 +211,7 @@ def test_exit_0_under_a_job_is_a_death_with_its_token(pool: RunningPool) -> None
 def test_death_between_jobs_has_no_token(pool: RunningPool) -> None:
     pool.broker.wait_result(pool.broker.put("add", 1, 1))
     (worker,) = pool.broker.workers()
+    pool.broker.wait_at_rest(worker)
     os.kill(worker.pid, signal.SIGKILL)
     exited = pool.broker.wait_exit(worker.nonce)
     assert (exited.tokens, exited.signal) == ([], 9)

@@ -96,6 +96,8 @@ class OwnerGone:
 
     owner: str
     """Identity text (`Job.worker`, `Job.supervisor`)."""
+    of_another_boot: bool = False
+    """The host was started anew since: nothing that it had started is left either."""
 
 
 @attrs.define

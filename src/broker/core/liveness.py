@@ -14,7 +14,9 @@ process is killed first and the job stays leased until its end is reported, so i
 at once. A raw worker has nobody to kill it: its lease ends by the clock, and tokens fence it.
 
 A dead supervisor is not replaced for its workers: they end within two seconds, get nothing new
-meanwhile, and their jobs are freed as `shutdown` once each worker's own death is seen. One that does not
+meanwhile, and their jobs are freed as `shutdown`. Their zygote kills what they have started before it
+kills them, so a worker's death at its hand is the sign that nothing is left. Of one that died before that,
+nobody can tell; its jobs are free when the zygote has had its time. One that does not
 end, because its zygote is stopped, say, is killed by the broker.
 """
 
@@ -93,38 +95,45 @@ class Liveness:
         if peer.pool is not None and peer.pool.connection == connection:
             self.pool_died(peer.pool)
 
-    def worker_died(self, worker: Worker) -> None:
-        """A worker's process is proved dead: free its jobs, now or when its supervisor has reported."""
+    def worker_died(self, worker: Worker, *, of_another_boot: bool = False) -> None:
+        """A worker's process is proved dead: free its jobs, now or when nothing of it can be left."""
         memory = self._memory
         worker.dead = True
         self._registry.refresh(worker)
         pool = self._registry.pool_of(worker)
         if worker.report is not None:
             self._apply_report(worker, worker.report)
-        elif pool is not None and pool.dead:
-            self._end_all(worker, Outcome.SHUTDOWN, "its supervisor died")
-            self._forget(worker)
         elif not worker.leases:
             self._forget(worker)
         elif not worker.is_supervised:
             self._end_all(worker, Outcome.LOST, "the worker died without a report")
             self._forget(worker)
+        elif pool is None or not pool.dead:
+            self._report_by(worker, memory.now.mono_ms + memory.rules.supervisor_grace_ms)
+        elif of_another_boot or memory.now.mono_ms >= pool.died_ms + limits.SUPERVISOR_DEATH_TERM_MS:
+            self._end_unreported(worker)
         else:
-            worker.report_by_ms = memory.now.mono_ms + memory.rules.supervisor_grace_ms
-            self._leasing.check_by(worker.report_by_ms)
+            # Something else than its zygote ended it, which still has to sweep.
+            self._report_by(worker, pool.died_ms + DOOM_MS)
 
-    def pool_died(self, pool: Pool) -> None:
+    def _report_by(self, worker: Worker, mono_ms: int) -> None:
+        worker.report_by_ms = mono_ms
+        self._leasing.check_by(mono_ms)
+
+    def pool_died(self, pool: Pool, *, of_another_boot: bool = False) -> None:
         """A supervisor's process is proved dead: its workers will be, and get nothing more."""
-        pool.dead = True
+        pool.dead, pool.died_ms = True, self._memory.now.mono_ms
         workers = self._registry.of_pool(pool)
         # One that saw its last worker off before has ended in order.
         event = "supervisor_died" if workers else "pool_left"
         self._memory.log(event, pool=pool.name, pid=pool.pid)
         for worker in workers:
             self.doom(worker)
-            if worker.dead:
-                self._end_all(worker, Outcome.SHUTDOWN, "its supervisor died")
-                self._forget(worker)
+            if worker.dead and of_another_boot:
+                self._end_unreported(worker)
+            elif worker.dead:
+                # It may have been killed in the middle of the sweep, which its zygote has to do now.
+                self._report_by(worker, pool.died_ms + DOOM_MS)
         self._forget_pool_if_over(pool)
 
     def doom(self, worker: Worker) -> None:
@@ -292,7 +301,9 @@ class Liveness:
 
     def _end_unreported(self, worker: Worker) -> None:
         pool = self._registry.pool_of(worker)
-        if pool is not None and pool.connection is not None:
+        if pool is not None and pool.dead:
+            self._end_all(worker, Outcome.SHUTDOWN, "its supervisor died")
+        elif pool is not None and pool.connection is not None:
             self._end_all(worker, Outcome.LOST, "the worker died, and its supervisor did not report it")
         else:
             # Both are gone, and whatever took the one may have taken the other.

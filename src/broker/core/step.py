@@ -278,10 +278,10 @@ class Core:
     def _owner_gone(self, event: ev.OwnerGone) -> None:
         worker = self._registry.workers.get(event.owner)
         if worker is not None and worker.connection is None and not worker.dead:
-            self._liveness.worker_died(worker)
+            self._liveness.worker_died(worker, of_another_boot=event.of_another_boot)
         for pool in list(self._registry.pools.values()):
             if pool.identity == event.owner and pool.connection is None and not pool.dead:
-                self._liveness.pool_died(pool)
+                self._liveness.pool_died(pool, of_another_boot=event.of_another_boot)
 
     def _stalled(self, event: ev.Stalled) -> None:
         self._memory.log("broker_stalled", stalled_ms=event.stalled_ms)

@@ -144,6 +144,8 @@ class Pool:
     reload: Mapping[str, Any] | None = None
     """Its last reload, for `status`."""
     dead: bool = False
+    died_ms: int = 0
+    """When that became known. Monotonic."""
     gone_by_ms: int = 0
     """While disconnected: when its grace is over. Monotonic."""
 

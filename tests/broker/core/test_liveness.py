@@ -194,15 +194,33 @@ def test_job_that_kills_its_worker_is_delivered_crashes_max_times_over_all_resta
 # --- dead supervisor ------------------------------------------------------------------------------------
 
 
+def freed_uncharged(house: House) -> bool:
+    return (house.state("a"), house.outcomes("a"), house.row("a").charged) == ("ready", ["shutdown"], 0)
+
+
+def test_jobs_of_a_dead_supervisor_are_freed_when_its_zygote_has_ended_their_workers() -> None:
+    house, supervisor, worker = supervised()
+    house.die(supervisor)
+    house.pass_time(limits.SUPERVISOR_DEATH_TERM_MS)
+    assert house.state("a") == "leased"
+    house.die(worker.connection)
+    assert freed_uncharged(house)
+    assert "supervisor_died" in house.logged
+
+
 @pytest.mark.parametrize("worker_first", [False, True])
-def test_jobs_of_a_dead_supervisor_are_freed_when_their_workers_have_died(worker_first: bool) -> None:
+def test_job_of_a_worker_that_something_else_ended_waits_until_a_zygote_has_swept(worker_first: bool) -> None:
+    """Its supervisor, killed in the middle of the sweep, says nothing any more; what it had started may live."""
     house, supervisor, worker = supervised()
     first, second = (worker.connection, supervisor) if worker_first else (supervisor, worker.connection)
     house.die(first)
-    assert house.state("a") == "leased"
+    house.pass_time(limits.SUPERVISOR_DEATH_TERM_MS - 1)
     house.die(second)
-    assert (house.state("a"), house.outcomes("a"), house.row("a").charged) == ("ready", ["shutdown"], 0)
-    assert "supervisor_died" in house.logged
+    since_supervisor_ms = 0 if worker_first else limits.SUPERVISOR_DEATH_TERM_MS - 1
+    house.pass_time(DOOM_MS - since_supervisor_ms - 1)
+    assert house.state("a") == "leased"
+    house.pass_time(1)
+    assert freed_uncharged(house)
 
 
 def test_supervisor_whose_workers_have_ended_has_left_in_order() -> None:
@@ -274,13 +292,26 @@ def with_both_dead() -> House:
 
 
 @pytest.mark.parametrize("worker_first", [False, True])
-def test_job_of_a_pool_that_died_with_the_broker_is_free_at_once_and_not_charged(worker_first: bool) -> None:
+def test_job_of_a_pool_that_died_with_the_host_is_free_at_once_and_not_charged(worker_first: bool) -> None:
+    house = with_both_dead()
+    owners = house.core.absent_owners()
+    for owner in owners if worker_first else reversed(owners):
+        house.event(ev.OwnerGone(owner, of_another_boot=True))
+    assert freed_uncharged(house)
+    assert house.core.absent_owners() == []
+
+
+@pytest.mark.parametrize("worker_first", [False, True])
+def test_job_of_a_pool_that_died_with_the_broker_waits_until_a_zygote_has_swept(worker_first: bool) -> None:
     house = with_both_dead()
     owners = house.core.absent_owners()
     for owner in owners if worker_first else reversed(owners):
         house.event(ev.OwnerGone(owner))
-    assert (house.state("a"), house.outcomes("a"), house.row("a").charged) == ("ready", ["shutdown"], 0)
     assert house.core.absent_owners() == []
+    house.pass_time(DOOM_MS - 1)
+    assert house.state("a") == "leased"
+    house.pass_time(1)
+    assert freed_uncharged(house)
 
 
 def test_job_of_a_pool_that_nobody_can_look_up_is_free_after_its_grace_and_not_charged() -> None:

@@ -256,6 +256,9 @@ class Gate:
     def _rule(self, id: int, call: Call) -> None:
         try:
             ruling = self._handler(call)
+        except ProcessLookupError:
+            # It was killed while its call was looked at.
+            return
         except BaseException as error:  # noqa: BLE001  raised again where the gate is left
             self.failure, ruling = error, KILL
         if ruling is CARRY_OUT:
