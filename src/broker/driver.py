@@ -26,7 +26,7 @@ import trio
 
 from ..proto import limits, work
 from ..proto.connection import UNANSWERABLE, Ended, Refused, Request
-from ..proto.messages import Enqueue, Hello, Jobs, Refusal, Snapshot, StatusReport, Wait
+from ..proto.messages import Enqueue, Follow, Hello, Jobs, Refusal, Snapshot, StatusReport, Wait
 from .batchtimes import BatchTimes
 from .chores import CHECKPOINT_MS
 from .clock import Clock
@@ -70,6 +70,7 @@ VISITS_MAX = 4
 """Visits to the journal that one round waits for: a look-up, the commit of what it led to, and the same
 for a text peer's next line."""
 
+_WAITING = (Wait, Follow)
 _WITH_NAME = (Hello, work.Pool)
 """Messages that say who a peer is."""
 
@@ -389,7 +390,7 @@ class Driver:
             self._snapshots.write(message.name, lambda reply: self._delivery.reply(peer, request, reply))
         else:
             self.step(event)
-            if isinstance(message, Wait):
+            if isinstance(message, _WAITING):
                 self._intake.waits(peer, request)
 
     def _count(self, peer: Peer, payload_bytes: int) -> None:

@@ -33,7 +33,7 @@ from typing import Any
 
 from ..proto import limits
 from ..proto.connection import Ended, Event, Refused, Request
-from ..proto.messages import Drain, Drop, Enqueue, Jobs, Kick, Show, Status, Wait, Why
+from ..proto.messages import Drain, Drop, Enqueue, Follow, Jobs, Kick, Show, Status, Wait, Why
 from ..proto.model import Role
 from .deadlines import Deadlines
 from .line import Line
@@ -123,7 +123,10 @@ _COSTLY: dict[type[Any], Callable[[Any], int]] = {
 }
 """What needs a turn, and how much room is reserved for its answer or for what it does."""
 
-_QUESTIONS = frozenset({Status, Jobs, Show, Why, Wait})
+_WAITING: dict[type[Any], int] = {Wait: LOOK_UP_BYTES, Follow: limits.FOLLOWED_ANSWER_BYTES}
+"""What may be answered at once or much later, and how much room is reserved until it is known which."""
+
+_QUESTIONS = frozenset({Status, Jobs, Show, Why, Wait, Follow})
 _SERVERS = frozenset({Role.WORK, Role.SUPERVISE})
 
 
@@ -307,9 +310,8 @@ class Intake:
                 self._said(peer, event)
                 left -= len(event.data) // MADE_BYTES_IN_SHARE
                 is_behind = peer.is_behind
-            elif isinstance(event.message, Wait):
-                # Reserved until it is known whether the job has ended already.
-                self._owing(peer, event, LOOK_UP_BYTES)
+            elif (bytes := _WAITING.get(type(event.message))) is not None:
+                self._owing(peer, event, bytes)
                 is_behind = peer.is_behind
             elif type(event.message) not in _COSTLY:
                 self._ordinary(peer, event)

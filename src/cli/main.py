@@ -31,6 +31,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Jobs": {
         "enqueue": ("enqueue", "Store a job and print its id."),
         "run": ("run", "Store a job that runs a program, and print its id."),
+        "tail": ("tail", "What the program of a job says."),
         "wait": ("job", "Wait until a job is finished and print its result."),
         "show": ("show", "Everything about one job."),
         "why": ("job", "Why a job is where it is and not running."),

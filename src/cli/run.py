@@ -6,8 +6,11 @@ from typing import Any
 
 import click
 
+from ..config.exits import Exit
 from ..config.kinds import Duration, Number, Size
 from ..proto import limits
+from ..proto.ids import uuid7
+from .attached import copy, exit_status, withdraw
 from .enqueue import payload_of
 from .joboptions import as_keywords, job_options
 from .options import checked, open_client, option_of, socket_option
@@ -87,17 +90,25 @@ def _limit(text: str) -> tuple[str, int]:
 )
 @option_of(Size(1, limits.INTEGER_MAX), "--stderr-max", "The same for stderr.")
 @option_of(Duration(0, limits.DAY_MS), "--grace", "Between TERM and KILL. Default: 3s.")
+@click.option("--wait", is_flag=True, help="Stay attached: its streams, Ctrl-C and its exit status.")
+@click.option("--tied", is_flag=True, help="With --wait: cancel it when this command ends before it.")
 @job_options
 @socket_option
-def run(program: tuple[str, ...], socket: str | None, **options: Any) -> None:
+def run(program: tuple[str, ...], socket: str | None, wait: bool, tied: bool, **options: Any) -> int:
     """Store a job that runs PROGRAM, and print its id. Write -- before a program with options of its own.
 
     No shell is in between. It has PATH, HOME and LANG of the pool, and what is named here; it runs here, with this umask, in a
     pool that allows commands. It is tried once, unless --attempts-max says otherwise.
+
+    With --wait it is as if it ran here: what it writes on stdout and stderr comes out there, Ctrl-C cancels it and returns
+    when nothing of it lives, and the exit code is its exit status (128 and the number of a signal that ended it, 8 if it has
+    neither). Killing this command leaves the job alone.
     """
     from ..worker.commands.command import KIND, Command
     from ..worker.commands.program import ProgramError
 
+    if tied and not wait:
+        raise click.UsageError("--tied goes with --wait.")
     asked = _asked(options)
     try:
         Command(list(program), **asked).program({})
@@ -106,7 +117,20 @@ def run(program: tuple[str, ...], socket: str | None, **options: Any) -> None:
     keywords = as_keywords(options)
     if keywords["attempts_max"] is None:
         keywords["attempts_max"] = 1
-    put(open_client(socket).enqueue(KIND, [list(program)], asked, **keywords).id)
+    client = open_client(socket)
+    if not wait:
+        put(client.enqueue(KIND, [list(program)], asked, **keywords).id)
+        return Exit.OK
+    keywords["id"] = id = keywords["id"] or uuid7()
+    with client.follow(id, lossless=True, tied=tied) as following:
+        try:
+            # Before it exists, so that nothing is missed.
+            following.begin()
+            client.enqueue(KIND, [list(program)], asked, **keywords)
+            copy(client, following, id)
+        except KeyboardInterrupt:
+            return withdraw(client, following, id)
+    return exit_status(client, id)
 
 
 def _asked(options: dict[str, Any]) -> dict[str, Any]:

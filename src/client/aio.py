@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from .aio_following import AsyncFollowing
     from .spec import EnqueueOptions
 
 
@@ -97,6 +98,21 @@ class AsyncClient:
     async def cancel(self, id: str) -> str:
         """Withdraw a job. `cancelled`: nothing of it runs; `cancelling`: its process is being ended."""
         return str((await self._caller.ask(messages.Cancel(id))).state)
+
+    def follow(self, id: str, *, lossless: bool = False, tied: bool = False) -> "AsyncFollowing":
+        """What the program of a job writes, piece by piece, as it does. Nothing is sent before its first use.
+
+        Who is slow loses what is old, and is told how much. With `lossless` the program waits instead, for as long as the
+        connection lasts. With `tied` the job is cancelled when the connection ends before it.
+        """
+        # Loaded here, because most programs follow nothing.
+        from .aio_following import AsyncFollowing
+        from .following import Reading
+
+        caller = AsyncCaller(
+            self._caller.path, timeout_s=self._caller.timeout_s, retry_s=self._caller.retry_s
+        )
+        return AsyncFollowing(caller, Reading(id, lossless=lossless, tied=tied))
 
     # --- looking ------------------------------------------------------------------------------------
 

@@ -28,13 +28,22 @@ from ..proto.messages import Message
 from .retry import Patience
 
 _QUESTIONS = frozenset(
-    {messages.Show, messages.Jobs, messages.Status, messages.Why, messages.Wait, messages.Help}
+    {
+        messages.Show,
+        messages.Jobs,
+        messages.Status,
+        messages.Why,
+        messages.Wait,
+        messages.Follow,
+        messages.Help,
+    }
 )
 """They change nothing, so asking twice is asking once."""
 
 _ANSWERED_LATE: dict[type[Any], str] = {
     messages.Enqueue: "wait_ms",
     messages.Wait: "timeout_ms",
+    messages.Follow: "timeout_ms",
     messages.Drain: "timeout_ms",
 }
 """Requests whose answer the caller asked to have later, and the field that says how much."""
@@ -42,7 +51,7 @@ _ANSWERED_LATE: dict[type[Any], str] = {
 _UNSEEN = frozenset({"shutting_down", "too_many_connections", "storage_full"})
 """Refusals given without looking whether the same request was executed before."""
 
-_UNBOUNDED = frozenset({messages.Wait, messages.Drain})
+_UNBOUNDED = frozenset({messages.Wait, messages.Follow, messages.Drain})
 """Without that field, these are answered when it is time, however long that is."""
 
 _SNAPSHOT_S = 600.0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from .following import Following
     from .spec import EnqueueOptions
 
 TIMEOUT_S = 30.0
@@ -102,6 +103,18 @@ class Client:
     def cancel(self, id: str) -> str:
         """Withdraw a job. `cancelled`: nothing of it runs; `cancelling`: its process is being ended."""
         return str(self._caller.ask(messages.Cancel(id)).state)
+
+    def follow(self, id: str, *, lossless: bool = False, tied: bool = False) -> "Following":
+        """What the program of a job writes, piece by piece, as it does. Nothing is sent before its first use.
+
+        Who is slow loses what is old, and is told how much. With `lossless` the program waits instead, for as long as the
+        connection lasts. With `tied` the job is cancelled when the connection ends before it.
+        """
+        # Loaded here, because most programs follow nothing.
+        from .following import Following, Reading
+
+        caller = Caller(self._caller.path, timeout_s=self._caller.timeout_s, retry_s=self._caller.retry_s)
+        return Following(caller, Reading(id, lossless=lossless, tied=tied))
 
     # --- looking ------------------------------------------------------------------------------------
 

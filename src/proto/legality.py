@@ -35,13 +35,14 @@ _CLIENT_OPS = frozenset(
         "resume",
         "drain",
         "snapshot",
+        "follow",
     }
 )
 
 LEGAL: Mapping[State, frozenset[str]] = {
     State.NEW: _CLIENT_OPS | {"hello", "pool", "help"},
     State.CLIENT: _CLIENT_OPS | {"help"},
-    State.WORKER: frozenset({"help", "ack", "nack", "release", "heartbeat", "progress"}),
+    State.WORKER: frozenset({"help", "ack", "nack", "release", "heartbeat", "progress", "output"}),
     State.SUPERVISOR: frozenset({"help", "pool", "heartbeat", "exited"}),
     State.ENDED: frozenset[str](),
 }

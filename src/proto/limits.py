@@ -34,6 +34,21 @@ REPORT_BYTES_MAX = 8 * KIB
 OUTPUT_BYTES_MAX = 64 * KIB
 """What is kept of an attempt's output, if a pool was told to: its end, because there it went wrong."""
 
+OUTPUT_CHUNK_BYTES_MAX = 64 * KIB
+"""Of what a running program says, on its way to followers: one of each stream at a time, answered when it was taken."""
+
+FOLLOWED_BYTES_MAX = 256 * KIB
+"""Held of one followed job, for followers that are slower than others. Who is further behind has a gap."""
+
+FOLLOWED_ANSWER_BYTES = 128 * KIB
+"""Of it in one answer: a chunk of each stream."""
+
+FOLLOWED_MAX = 100
+"""Jobs that are followed at once: 25 MiB at most."""
+
+FOLLOWED_KEPT_MS = 60 * SECOND_MS
+"""How long a finished job is held for followers that have not come back for its last output."""
+
 PROGRESS_TEXT_BYTES_MAX = 256
 """What a handler says of how far it is: one line in `stoker show`."""
 

@@ -198,6 +198,41 @@ class Waited(NamedTuple):
     attempt: int
 
 
+STDOUT = 1
+STDERR = 2
+"""Streams of a program, by the numbers that descriptors have."""
+
+
+class Follow(NamedTuple):
+    """What a running job says. Answered when there is more than so much of stdout and of stderr of that attempt,
+    when the job is in a final state and there is no more, or after `timeout_ms`.
+
+    Counts for its connection, until that ends or the end of the job was told. `lossless`: what was not had is not
+    dropped; the program waits instead. `tied`: the job is cancelled when the connection ends before it. `awaited`: the
+    job may be unknown still.
+    """
+
+    id: str
+    attempt: int = 0
+    stdout: int = 0
+    stderr: int = 0
+    timeout_ms: int | None = None
+    lossless: bool = False
+    tied: bool = False
+    awaited: bool = False
+
+
+class Followed(NamedTuple):
+    """`pieces` are `[stream, offset, bytes]` of `attempt`, stream 1 being stdout and 2 stderr. What lies between an
+    offset and what was had is lost. `state` is the final one, when there is no more.
+    """
+
+    id: str
+    state: str | None
+    attempt: int
+    pieces: Sequence[Sequence[Any]]
+
+
 class Pause(NamedTuple):
     """No more jobs of `queue` (or of any queue) are handed out until `resume`; survives a restart."""
 
@@ -257,6 +292,7 @@ OPS: dict[type[Any], tuple[int, type[Any] | None]] = {
     Resume: (20, Done),
     Drain: (21, Drained),
     Snapshot: (22, SnapshotWritten),
+    Follow: (27, Followed),
 }
 """Number on the wire and class of the answer. 23 to 26 are kept for move, result, watch and reload.
 

@@ -116,6 +116,7 @@ _ENQUEUE = (
     maybe(rules.DURATION),
 )
 _JOBS = (maybe(rules.NAME), maybe(rules.STATE), maybe(rules.NAME), rules.COUNT, rules.PAGE)
+_POLICY_OF_STREAM = rules.word("keep", "block")
 _JOB = (
     rules.TOKEN,
     rules.NAME,
@@ -128,6 +129,7 @@ _JOB = (
     rules.LEASE,
     rules.INSTANT,
     maybe(rules.HEADERS),
+    maybe(_POLICY_OF_STREAM),
 )
 _OUTPUT = maybe(rules.text(limits.OUTPUT_BYTES_MAX))
 _ACK = (rules.TOKEN, maybe(rules.data(limits.RESULT_BYTES_MAX)), rules.DURATION, _OUTPUT)
@@ -151,6 +153,22 @@ _PROGRESS = (
     maybe(rules.COUNT),
     maybe(rules.COUNT),
     rules.text(limits.PROGRESS_TEXT_BYTES_MAX),
+)
+_OUTPUT_CHUNK = (
+    rules.TOKEN,
+    rules.integer(1, 2),
+    rules.COUNT,
+    rules.data(limits.OUTPUT_CHUNK_BYTES_MAX),
+)
+_FOLLOW = (
+    rules.NAME,
+    rules.COUNT,
+    rules.COUNT,
+    rules.COUNT,
+    maybe(rules.DURATION),
+    rules.FLAG,
+    rules.FLAG,
+    rules.FLAG,
 )
 _POOL = (
     rules.COUNT,
@@ -193,12 +211,15 @@ OPS: tuple[Op, ...] = (
     Op(_M.Resume, (maybe(rules.NAME),), ADMIN),
     Op(_M.Drain, (maybe(rules.DURATION),), ADMIN),
     Op(_M.Snapshot, (rules.SNAPSHOT_NAME,), ADMIN),
+    Op(_M.Follow, _FOLLOW, SUBMIT),
     Op(_W.Job, _JOB, BROKER, _ENQUEUE_FRAME),
     Op(_W.Ack, _ACK, WORK, _RESULT_FRAME),
     Op(_W.Nack, _NACK, WORK, _RESULT_FRAME),
     Op(_W.Release, (rules.TOKEN, _RELEASES), WORK),
     Op(_W.Heartbeat, (_TOKENS, _NONCES), BEATING, _LISTING_FRAME, _MANY),
     Op(_W.Progress, _PROGRESS, WORK),
+    Op(_W.Output, _OUTPUT_CHUNK, WORK, limits.RESULT_FRAME_BYTES_MAX),
+    Op(_W.Stream, (rules.TOKEN, _POLICY_OF_STREAM), BROKER),
     Op(_W.Pool, _POOL, SUPERVISE, limits.POOL_FRAME_BYTES_MAX, _MANY),
     Op(_W.Exited, _EXITED, SUPERVISE, _LISTING_FRAME, _MANY),
     Op(_W.Kill, (rules.NONCE, rules.TOKEN, _KILLS, rules.DURATION), BROKER),

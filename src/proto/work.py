@@ -13,7 +13,8 @@ from .messages import Done, Token, Welcome
 class Job(NamedTuple):
     """Pushed to a worker with a free slot: one attempt, its to run until it answers the token.
 
-    `attempt` counts from 1. `lease_ms` is how long the lease lasts without a heartbeat.
+    `attempt` counts from 1. `lease_ms` is how long the lease lasts without a heartbeat. `follow` is as `policy` of
+    `stream`, null if nobody follows it.
     """
 
     token: Token
@@ -27,6 +28,7 @@ class Job(NamedTuple):
     lease_ms: int
     enqueued_at_ms: int
     headers: Mapping[str, str] | None = None
+    follow: str | None = None
 
 
 class Ack(NamedTuple):
@@ -79,6 +81,33 @@ class Progress(NamedTuple):
     done: int | None = None
     total: int | None = None
     text: str = ""
+
+
+class Output(NamedTuple):
+    """A chunk of what an attempt says, while somebody follows it. Answered when it was taken.
+
+    `stream` is 1 for stdout, 2 for stderr, `offset` how much of it came before. One chunk of each stream at a time.
+    """
+
+    token: Token
+    stream: int
+    offset: int
+    data: bytes
+
+
+class Passed(NamedTuple):
+    """`is_followed` False: nobody wants more of it, until `stream` is pushed."""
+
+    is_followed: bool
+
+
+class Stream(NamedTuple):
+    """Pushed to a worker: send `output` of an attempt. `policy` says what becomes of what is not taken: `keep` its
+    end, and drop what is older, or `block`, have the program wait. May come again with another policy.
+    """
+
+    token: Token
+    policy: str
 
 
 class Heartbeat(NamedTuple):
@@ -163,8 +192,10 @@ OPS: dict[type[Any], tuple[int, type[Any] | None]] = {
     Release: (43, Done),
     Heartbeat: (44, Wishes),
     Progress: (45, None),
+    Output: (46, Passed),
+    Stream: (47, None),
     Pool: (50, Welcome),
     Exited: (51, Done),
     Kill: (52, None),
 }
-"""As `messages.OPS`; without an answer: pushed by the broker, or `progress`. 46 is kept for output."""
+"""As `messages.OPS`; without an answer: pushed by the broker, or `progress`."""

@@ -22,7 +22,7 @@ it waits for the jobs that run. Whoever sent the signal kills it when it takes t
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 
@@ -35,6 +35,7 @@ from .app import App
 from .async_attempt import Strike
 from .commands.command import KIND, Rules
 from .commands.kind import attempt_of
+from .commands.live import LiveOutput
 from .commands.run import of_this_process
 from .context import CurrentJob, current_job, set_task_job
 from .flavour import Flavour
@@ -71,6 +72,7 @@ class AsyncWorker:
         self._hooks = app.hooks
         self._link = link
         link.confirmed = self._confirmed
+        link.streamed = self._follow
         # Whoever waits for the descriptor would not hear of its end otherwise.
         link.closing = anyio.notify_closing
         self._page = page
@@ -80,6 +82,8 @@ class AsyncWorker:
         self._answered: dict[Token, int] = {}
         """Slots of attempts whose answer is not confirmed."""
         self._kills: dict[Token, str] = {}
+        self._live: dict[Token, LiveOutput] = {}
+        """What programs of running attempts say."""
         self._pid = os.getpid()
         self._signals: set[int] = set()
         self._ending = False
@@ -159,10 +163,14 @@ class AsyncWorker:
             await anyio.sleep(backoff_ms / 1000)
             backoff_ms = min(backoff_ms * 2, BACKOFF_MS_MAX)
         self._page.say_welcomed()
+        for live in self._live.values():
+            live.connected()
         self._start_jobs()
 
     async def _open(self) -> bool:
         link = self._link
+        for live in self._live.values():
+            live.disconnected()
         if link.begin(self._running):
             with anyio.move_on_after(HELLO_MS / 1000), suppress(anyio.ClosedResourceError):
                 while link.is_open and not link.is_welcomed:
@@ -172,6 +180,13 @@ class AsyncWorker:
 
     def _answer(self, answer: Answer) -> None:
         self._link.answer(answer)
+        self._flush_soon()
+
+    def _ask(self, message: work.Output, answered: Callable[[bool], None]) -> None:
+        self._link.ask(message, lambda fields: answered(fields is not None and fields[0] is True))
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if self._link.unsent and not self._flushing:
             self._flushing = True
             self._tasks.start_soon(self._flush)
@@ -194,6 +209,8 @@ class AsyncWorker:
             token: Token = (job.token[0], job.token[1])
             self._page.start(slot, token)
             self._running[token] = (slot, Strike())
+            if self._programs is not None and job.kind == KIND:
+                self._live[token] = LiveOutput(token, job.follow, self._ask, self._call_later)
             self._tasks.start_soon(self._run_job, job, token)
 
     async def _run_job(self, job: work.Job, token: Token) -> None:
@@ -203,6 +220,7 @@ class AsyncWorker:
             # A handler forked, and this is the child.
             os._exit(0)
         del self._running[token]
+        self._live.pop(token, None)
         self._answered[token] = slot
         self._answer(answer)
         self._page.count_finished()
@@ -220,7 +238,7 @@ class AsyncWorker:
         set_task_job(CurrentJob(job.id, job.attempt, token, job.kind, job.queue, headers, deadline, reporter))
         reporter.begin(token)
         if self._programs is not None and job.kind == KIND:
-            done = await attempt_of(token, job.payload, strike, self._programs)
+            done = await attempt_of(token, job.payload, strike, self._programs, self._live[token])
             reporter.end()
             return done
         self._output.begin(token)
@@ -244,6 +262,20 @@ class AsyncWorker:
         if slot is not None:
             self._page.clear(slot)
             self._free.append(slot)
+
+    # --- followers -----------------------------------------------------------------------------------------
+
+    def _follow(self, token: Token, policy: str) -> None:
+        """Somebody follows an attempt, which may not have begun."""
+        live, jobs = self._live.get(token), self._link.jobs
+        if live is not None:
+            live.follow(policy)
+        for at, job in enumerate(jobs):
+            if (job.token[0], job.token[1]) == token:
+                jobs[at] = job._replace(follow=policy)
+
+    def _call_later(self, delay_s: float, call: Callable[[], None]) -> None:
+        self._tasks.start_soon(_after, delay_s, call)
 
     # --- signals -----------------------------------------------------------------------------------------
 
@@ -276,6 +308,11 @@ class AsyncWorker:
     def _change(self) -> None:
         """Have the reader look at more than what comes from the broker."""
         self._waiting.cancel()
+
+
+async def _after(delay_s: float, call: Callable[[], None]) -> None:
+    await anyio.sleep(delay_s)
+    call()
 
 
 def _drain(fd: int) -> None:

@@ -42,6 +42,7 @@ HELLO_MS = 5000
 
 _NUMBERS = {cls: number for cls, (number, _) in (OPS | work.OPS).items()}
 _JOB = _NUMBERS[work.Job]
+_STREAM = _NUMBERS[work.Stream]
 _JOB_FIELDS = len(work.Job._fields)
 
 _UNANSWERED = limits.INTEGER_MAX
@@ -69,6 +70,8 @@ class Link:
         """What a socket that never blocks has yet to take."""
         self.confirmed: Callable[[Token], None] = lambda _: None
         """Called with the token of an answer that is owed no longer."""
+        self.streamed: Callable[[Token, str], None] = lambda token, policy: None
+        """Called when somebody follows an attempt, with what becomes of output that is not taken."""
         self.closing: Callable[[socket.socket], object] = lambda _: None
         """Called with a connection that is about to be closed."""
         self._waits = waits
@@ -78,6 +81,7 @@ class Link:
         self._reader = FrameReader()
         self._number = 0
         self._unconfirmed: dict[int, Answer] = {}
+        self._asked: dict[int, Callable[[list[Any] | None], None]] = {}
         self._hello = 0
         self._refusal: HelloRefusedError | None = None
         self._lost: list[Token] | None = None
@@ -151,6 +155,7 @@ class Link:
     def close(self) -> None:
         """Harmless twice."""
         sock, self._socket = self._socket, None
+        self._asked.clear()
         if sock is not None:
             # A handler may have closed the descriptor, which makes all of this fail.
             with suppress(OSError, ValueError):
@@ -188,6 +193,14 @@ class Link:
         """Send the end of an attempt, now or after the next open, until it is confirmed."""
         number = self._send(answer)
         self._unconfirmed[number] = answer
+
+    def ask(self, message: Any, answered: Callable[[list[Any] | None], None]) -> None:
+        """Send something that is not repeated if the connection ends. `answered` gets the fields of its answer, None if
+        it was refused. Without a connection nothing happens."""
+        if self._lost is not None and self.is_open:
+            number = self._send(message)
+            if self.is_open:
+                self._asked[number] = answered
 
     def say(self, message: Any) -> None:
         """Send something that nobody answers, now or not at all. From any thread, also within a handler.
@@ -262,8 +275,12 @@ class Link:
             elif number == self._hello:
                 welcome = Welcome(*fields[2 : 2 + len(Welcome._fields)])
                 self._lost = [_key(token) for token in welcome.lost]
+            elif (answered := self._asked.pop(number, None)) is not None:
+                answered(fields[2:])
         elif op == _JOB:
             self.jobs.append(work.Job(*fields[2 : 2 + _JOB_FIELDS]))
+        elif op == _STREAM:
+            self.streamed(_key(fields[2]), fields[3])
         elif op == ERROR:
             self._take_refusal(number, fields[2], fields[3])
 
@@ -276,6 +293,8 @@ class Link:
             return
         answer = self._unconfirmed.pop(number, None)
         if answer is None:
+            if (answered := self._asked.pop(number, None)) is not None:
+                answered(None)
             return
         if code == "lease_lost":
             # Another attempt has the job by now, or nobody: either way this one is over.

@@ -74,6 +74,20 @@ CASES = {
     "wait": Case("client", messages.Wait("leased"), unstored=ACKED, from_disk=True),
     "wait for the end of a job": Case("worker", work.Ack([]), before=(("other", messages.Wait("leased")),)),
     "wait that is over": Case("client", messages.Wait("new", timeout_ms=0), unstored=OTHERS, visits=1),
+    "follow": Case("client", messages.Follow("leased"), unstored=ACKED, from_disk=True),
+    "follow that is over": Case(
+        "client", messages.Follow("new", timeout_ms=0), unstored=OTHERS, visits=1, from_disk=True
+    ),
+    "follow to the end": Case(
+        "client", messages.Cancel("ready"), before=(("other", messages.Follow("ready")),)
+    ),
+    "follow of what runs": Case(
+        "client",
+        messages.Follow("leased", timeout_ms=0),
+        unstored=OTHERS,
+        visits=1,
+        pushes=("worker", work.Stream),
+    ),
     "pause": Case("client", messages.Pause("default")),
     "resume": Case("client", messages.Resume("default"), unstored=(("other", messages.Pause("default")),)),
     "drain": Case("client", messages.Drain(), unstored=ACKED),
@@ -98,6 +112,7 @@ CASES = {
 SHOW_NOTHING = {
     messages.Help: "what it says is a constant",
     work.Progress: "is never answered",
+    work.Output: "who follows, is not in the journal",
 }
 
 SHOW_NO_CHANGE = {

@@ -15,6 +15,7 @@ from ...proto import limits, work
 from ...proto.model import Outcome, State
 from . import effects as fx
 from . import notices
+from .following import Following
 from .job import Job
 from .lifecycle import Command
 from .memory import Memory
@@ -38,11 +39,17 @@ class Leasing:
     """Live leases by token, and the moves that make and end them."""
 
     def __init__(
-        self, memory: Memory, registry: Registry, waiting: Waiting, chance: Callable[[], float]
+        self,
+        memory: Memory,
+        registry: Registry,
+        waiting: Waiting,
+        following: Following,
+        chance: Callable[[], float],
     ) -> None:
         self._memory = memory
         self._registry = registry
         self._waiting = waiting
+        self._following = following
         self._chance = chance
         self._counter = 0
         self.leases: dict[tuple[int, int], Lease] = {}
@@ -156,7 +163,9 @@ class Leasing:
         job.leased_at_ms = memory.now.wall_ms
         policy = memory.policy(job)
         self.add(job, worker, policy)
-        memory.effects.append(fx.Push(worker.connection, _message(job, policy)))
+        memory.effects.append(
+            fx.Push(worker.connection, _message(job, policy, self._following.policy_for(job)))
+        )
         if job.suspect:
             self._stop_clearing()
 
@@ -260,7 +269,9 @@ class Leasing:
         lease.worker.runs_alone = False
         if op:
             lease.worker.remember_ended(lease.token, op)
-        return self._memory.jobs[lease.number]
+        job = self._memory.jobs[lease.number]
+        self._following.attempt_ended(job)
+        return job
 
     def _carry_out(self, job: Job, verdict: Verdict) -> None:
         memory = self._memory
@@ -286,6 +297,7 @@ class Leasing:
         job.finished_at_ms, job.finished_boot_ms = now.wall_ms, now.boot_ms
         memory.move(job, command)
         self._waiting.job_finished(job, result)
+        self._following.job_finished(job)
         if job.state is _DEAD:
             self.tell_of_death(job)
         self._waiting.room_made(job.queue)
@@ -364,7 +376,7 @@ def _clear_holder(job: Job) -> None:
     job.worker, job.ticket, job.supervisor, job.leased_at_ms = "", b"", "", 0
 
 
-def _message(job: Job, policy: Policy) -> work.Job:
+def _message(job: Job, policy: Policy, follow: str | None) -> work.Job:
     return work.Job(
         [job.token_epoch, job.token_counter],
         job.id,
@@ -377,6 +389,7 @@ def _message(job: Job, policy: Policy) -> work.Job:
         policy.lease_ms,
         job.created_at_ms,
         job.headers,
+        follow,
     )
 
 

@@ -29,21 +29,24 @@ class Operating:
         job = self._job(event, message.id)
         if job is None:
             return
+        if job.state in (State.DONE, State.DEAD):
+            text = f"job {job.id} is already {job.state}"
+            memory.refuse(event.connection, event.request, "too_late", text, _detail(job))
+            return
+        state = "cancelling" if job.state is State.LEASED else "cancelled"
+        memory.answer(event.connection, event.request, messages.Cancelled(job.id, state))
+        self.withdraw(job)
+
+    def withdraw(self, job: Job) -> None:
+        """Cancel it, if it is not finished."""
         if job.state is State.LEASED:
             lease = self._leasing.leases[job.token]
             job.cancelling = True
-            memory.touch(job)
-            memory.answer(event.connection, event.request, messages.Cancelled(job.id, "cancelling"))
+            self._memory.touch(job)
             if lease.kill is None:
                 self._liveness.kill(lease, Outcome.CANCELLED)
         elif job.state in (State.SCHEDULED, State.READY):
             self._leasing.finish(job, Command.CANCELLED, "cancelled before it ran")
-            memory.answer(event.connection, event.request, messages.Cancelled(job.id, "cancelled"))
-        elif job.state is State.CANCELLED:
-            memory.answer(event.connection, event.request, messages.Cancelled(job.id, "cancelled"))
-        else:
-            text = f"job {job.id} is already {job.state}"
-            memory.refuse(event.connection, event.request, "too_late", text, _detail(job))
 
     def kick(self, event: Received, message: messages.Kick) -> None:
         """Revive one dead job, or the oldest dead jobs of a queue."""

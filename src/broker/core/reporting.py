@@ -38,7 +38,7 @@ class Reporting:
         found = event.found.get(message.id, Found())
         job = self._memory.by_id.get(message.id) or found.job
         if job is None:
-            self._not_found(event, message.id)
+            self.not_found(event, message.id)
             return
         shown = self._summary(job) | {
             "history": [
@@ -96,11 +96,12 @@ class Reporting:
             return
         found = event.found.get(message.id)
         if found is None or found.job is None:
-            self._not_found(event, message.id)
+            self.not_found(event, message.id)
         else:
             self._memory.answer(event.connection, event.request, waited(found.job, found.result))
 
-    def _not_found(self, event: Received, id: str) -> None:
+    def not_found(self, event: Received, id: str) -> None:
+        """Refuse a request about a job that is neither here nor on disk."""
         self._memory.refuse(event.connection, event.request, "job_not_found", f"no job {id}")
 
     # --- why -----------------------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ class Reporting:
         found = event.found.get(message.id)
         job = self._memory.by_id.get(message.id) or (found.job if found is not None else None)
         if job is None:
-            self._not_found(event, message.id)
+            self.not_found(event, message.id)
             return
         reasons = self._reasons(job)
         answer = messages.Because(job.id, str(job.state), reasons)

@@ -23,6 +23,7 @@ from . import effects as fx
 from . import events as ev
 from . import figures
 from .enqueueing import Enqueueing
+from .following import Following
 from .job import Job
 from .leasing import Leasing
 from .liveness import Liveness
@@ -38,6 +39,7 @@ _WITH_LOOK_UPS = frozenset(
     {
         messages.Enqueue,
         messages.Show,
+        messages.Follow,
         messages.Wait,
         messages.Why,
         messages.Cancel,
@@ -70,10 +72,11 @@ class Core:
         self._nothing_wanted_of: tuple[messages.Message | None, int] = (None, 0)
         self._registry = registry = Registry()
         self._waiting = waiting = Waiting(memory)
-        self._leasing = leasing = Leasing(memory, registry, waiting, chance)
+        self._following = following = Following(memory)
+        self._leasing = leasing = Leasing(memory, registry, waiting, following, chance)
         self._liveness = liveness = Liveness(memory, registry, leasing)
         self._enqueueing = enqueueing = Enqueueing(memory, leasing, waiting)
-        self._working = working = Working(memory, registry, leasing, liveness, enqueueing)
+        self._working = working = Working(memory, registry, leasing, liveness, enqueueing, following)
         self._operating = operating = Operating(memory, leasing, liveness, waiting)
         self._reporting = reporting = Reporting(memory, registry, leasing, waiting)
         self._messages: dict[type[Any], Callable[[ev.Received, Any], None]] = {
@@ -88,11 +91,13 @@ class Core:
             messages.Show: reporting.show,
             messages.Why: reporting.why,
             messages.Wait: reporting.wait,
+            messages.Follow: self._follow,
             messages.Status: self._status,
             work.Ack: working.ack,
             work.Nack: working.nack,
             work.Release: working.release,
             work.Progress: working.progress,
+            work.Output: working.output,
             work.Heartbeat: self._heartbeat,
             work.Pool: working.pool,
             work.Exited: self._exited,
@@ -135,6 +140,7 @@ class Core:
             (memory.due_by_wall.next_instant(), now.wall_ms),
             (self._leasing.check_ms, now.mono_ms),
             (self._waiting.check_ms, now.mono_ms),
+            (self._following.check_ms, now.mono_ms),
         ):
             if instant is not None:
                 waits.append(instant - clock)
@@ -170,6 +176,7 @@ class Core:
             "timers": len(memory.due) + len(memory.due_by_wall) + len(memory.expiry),
             "leases": len(self._leasing.leases),
             "waiting": len(self._waiting),
+            "followed": len(self._following),
             "peers": len(registry.peers),
             "workers": len(registry.workers),
             "pools": len(registry.pools),
@@ -204,6 +211,9 @@ class Core:
             return (Want(message.id, history=True, payload=message.payload),)
         if isinstance(message, messages.Wait):
             return () if message.id in memory.by_id else (Want(message.id, history=True),)
+        if isinstance(message, messages.Follow):
+            is_known = message.awaited or self._following.is_over(message.id)
+            return () if is_known or message.id in memory.by_id else (Want(message.id),)
         if isinstance(message, messages.Why | messages.Cancel):
             return () if message.id in memory.by_id else (Want(message.id),)
         if isinstance(message, _OF_MANY):
@@ -227,7 +237,9 @@ class Core:
                 text = "say which: either `id` or `queue`"
                 self._memory.refuse(event.connection, event.request, "bad_message", text)
                 return
-        if self._waiting.is_waiting((event.connection, event.request)) and not event.parked_turn:
+        caller = (event.connection, event.request)
+        is_open = self._waiting.is_waiting(caller) or self._following.is_waiting(caller)
+        if is_open and not event.parked_turn:
             text = f"request id {event.request} is in use by a request that waits"
             self._memory.refuse(event.connection, event.request, "bad_message", text)
             return
@@ -251,6 +263,16 @@ class Core:
         report = messages.StatusReport(self.status())
         self._memory.answer(event.connection, event.request, report)
 
+    def _follow(self, event: ev.Received, message: messages.Follow) -> None:
+        job = self._memory.by_id.get(message.id)
+        found = event.found.get(message.id)
+        finished = None if found is None or job is not None else found.job
+        if job is None and finished is None and not (message.awaited or self._following.is_over(message.id)):
+            self._reporting.not_found(event, message.id)
+        elif self._waiting.may_wait(event):
+            lease = self._leasing.leases.get(job.token) if job is not None else None
+            self._following.follow(event, message, lease, "" if finished is None else str(finished.state))
+
     def _heartbeat(self, event: ev.Received, message: work.Heartbeat) -> None:
         self._liveness.heartbeat(self._registry.peers[event.connection], event.request, message)
 
@@ -264,12 +286,16 @@ class Core:
         self._enqueueing.time_passed()
         self._memory.fresh.time_passed(self._memory.now)
         self._waiting.time_passed(len(self._leasing.leases))
+        self._following.time_passed()
 
     def _connected(self, event: ev.Connected) -> None:
         self._liveness.connected(event.connection, event.uid, event.pid, event.is_text)
 
     def _disconnected(self, event: ev.Disconnected) -> None:
         self._waiting.connection_ended(event.connection)
+        for id in self._following.connection_ended(event.connection):
+            if (job := self._memory.by_id.get(id)) is not None:
+                self._operating.withdraw(job)
         self._liveness.disconnected(event.connection)
 
     def _peer_exited(self, event: ev.PeerExited) -> None:
@@ -306,6 +332,7 @@ class Core:
     def _stop_requested(self, _: ev.StopRequested) -> None:
         self._memory.stopping = True
         self._waiting.stop()
+        self._following.stop()
 
     # --- recovery -----------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from ...proto.rules import KIND_POLICY
 from . import effects as fx
 from .enqueueing import Enqueueing, cap_below_base
 from .events import Received
+from .following import Following
 from .leasing import Leasing
 from .liveness import Liveness
 from .memory import Memory
@@ -32,12 +33,14 @@ class Working:
         leasing: Leasing,
         liveness: Liveness,
         enqueueing: Enqueueing,
+        following: Following,
     ) -> None:
         self._memory = memory
         self._registry = registry
         self._leasing = leasing
         self._liveness = liveness
         self._enqueueing = enqueueing
+        self._following = following
 
     # --- first messages --------------------------------------------------------------------------------
 
@@ -102,6 +105,8 @@ class Working:
             self._settle_held(lease, held.get(lease.token))
         peer.worker, worker.connection = worker, peer.connection
         self._memory.answer(event.connection, event.request, self._welcome(None, lost))
+        for lease in worker.leases.values():
+            self._following.worker_returned(self._memory.jobs[lease.number], lease)
         self._leasing.fill(worker)
 
     def _settle_held(self, lease: Lease, phase: str | None) -> None:
@@ -266,6 +271,12 @@ class Working:
         lease = self._leasing.leases.get((message.token[0], message.token[1]))
         if worker is not None and lease is not None and lease.worker is worker:
             lease.progress, lease.progress_ms = message, self._memory.now.mono_ms
+
+    def output(self, event: Received, message: work.Output) -> None:
+        """A chunk of what an attempt says, for those who follow it."""
+        lease = self._lease(event, message.token, "output")
+        if lease is not None:
+            self._following.output(event, message, self._memory.jobs[lease.number])
 
     def _lease(self, event: Received, token: messages.Token, op: str) -> Lease | None:
         """The live lease this connection's worker holds under a token; else the request is answered."""

@@ -1,4 +1,4 @@
-"""One program whose output is only counted, bounded, and its end kept: a single task sees to all of it.
+"""One program whose output is only counted, bounded, and passed on as it comes: a single task sees to all of it.
 
 `run` gives each stream a task of its own, because functions may take their time. Here nothing waits but for the
 program. So its streams and its sentinel are watched through one epoll descriptor, and a program that is over in a
@@ -9,13 +9,15 @@ program lives.
 """
 
 import select
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 
 import anyio
 
-from ...proto import limits
+from ...proto import limits, messages
 from .filter import OutputLimitError
+from .live import LiveOutput
 from .program import Program
 from .sentinels import Running, SentinelLostError, Sentinels
 from .sinks import DISCARD
@@ -25,20 +27,24 @@ from .talk import Ended
 
 
 class Attendance:
-    """A program from its start to its end. `said` is called with all that it writes, as it comes."""
+    """A program from its start to its end. `live` gets all that it writes, as it comes, and may be full."""
 
     def __init__(
         self,
         sentinels: Sentinels,
         program: Program,
         stdin: Stdin,
-        said: Callable[[bytes], object],
+        live: LiveOutput,
         bytes_max: tuple[int | None, int | None] = (None, None),
     ) -> None:
         """`bytes_max`: of stdout and of stderr, beyond which `attend` ends the program and raises OutputLimitError."""
         self._sentinels = sentinels
         self._program = program
+        self._live = live
+        said = (partial(live.add, messages.STDOUT), partial(live.add, messages.STDERR))
         self._streams = Streams(stdin, DISCARD, DISCARD, said)
+        self._full: dict[Stream, int] = {}
+        """Streams that are not read for now, by their numbers."""
         self._bounded = dict(zip(self._outputs, bytes_max, strict=True))
         self.ended: Ended | None = None
         """How it ended; None if it never began, or nobody knows."""
@@ -66,7 +72,7 @@ class Attendance:
                 running = await self._sentinels.start(self._program, self._streams.descriptors)
             assert running is not None
             self._streams.started()
-            with select.epoll() as epoll:
+            with select.epoll() as epoll, self._listening(epoll):
                 self._watch(epoll, running)
                 await self._see_to_the_end(epoll, running, grace_s)
         assert self.ended is not None
@@ -78,6 +84,7 @@ class Attendance:
         finally:
             if self.ended is None:
                 self._bounded.clear()
+                self._live.end_soon()
                 with anyio.CancelScope(shield=True), suppress(SentinelLostError):
                     await running.end(round(grace_s * limits.SECOND_MS))
                     self.ended = await self._await_end(epoll, running)
@@ -103,9 +110,31 @@ class Attendance:
         if feed is not None and fd == feed.fileno() and not feed.push():
             epoll.unregister(fd)
             feed.close()
-        for stream in self._outputs:
-            if fd == stream.fileno() and not self._read(stream):
+        for number, stream in enumerate(self._outputs, messages.STDOUT):
+            if fd != stream.fileno():
+                continue
+            if self._live.is_full(number):
+                # Not to be told of it at all: the end of a pipe is always told.
                 epoll.unregister(fd)
+                self._full[stream] = number
+            elif not self._read(stream):
+                epoll.unregister(fd)
+
+    @contextmanager
+    def _listening(self, epoll: select.epoll) -> Generator[None]:
+        """While the block runs, streams that were full are read again when there is room."""
+
+        def has_room() -> None:
+            for stream, number in list(self._full.items()):
+                if not self._live.is_full(number):
+                    del self._full[stream]
+                    epoll.register(stream.fileno(), select.EPOLLIN)
+
+        self._live.has_room = has_room
+        try:
+            yield
+        finally:
+            self._live.has_room = lambda: None
 
     def _read(self, stream: Stream) -> bool:
         """Once; whether there may be more."""

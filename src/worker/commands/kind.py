@@ -22,10 +22,10 @@ from ..payload import PayloadError, fitting_arguments
 from ..report import cut, reason_of, report_of
 from ..signature import fit_of
 from ..startpage import Token
-from ..tails import Tail
 from .attend import Attendance
 from .command import Command, Rules
 from .filter import OutputLimitError
+from .live import LiveOutput
 from .program import ProgramError
 from .run import environment, how, of_this_process
 from .sentinels import SentinelLostError, StartError
@@ -47,8 +47,13 @@ async def command(argv: Sequence[str], **options: Any) -> None:
     raise NotImplementedError
 
 
-async def attempt_of(token: Token, payload: bytes, strike: Strike, rules: Rules) -> Ack | Nack | Release:
-    """One attempt: run what the payload says, until nothing of it is left. Raises nothing but a cancellation from elsewhere."""
+async def attempt_of(
+    token: Token, payload: bytes, strike: Strike, rules: Rules, live: LiveOutput
+) -> Ack | Nack | Release:
+    """One attempt: run what the payload says, until nothing of it is left and who follows it has had his time.
+
+    Raises nothing but a cancellation from elsewhere.
+    """
     begun_s = time.monotonic()
     try:
         args, kwargs = fitting_arguments(payload, _FITS)
@@ -56,21 +61,25 @@ async def attempt_of(token: Token, payload: bytes, strike: Strike, rules: Rules)
         rules.check(command)
     except (PayloadError, ProgramError) as error:
         return Nack(token, "permanent", cut(str(error), limits.REASON_BYTES_MAX))
-    life = _Attempt(token, command, begun_s)
+    life = _Attempt(token, command, begun_s, live)
     with anyio.CancelScope() as scope:
         strike.cancel = scope.cancel
-        return await life.run()
+        answer = await life.run()
+        await live.finish()
+        return answer
+    live.end_soon()
+    await live.finish()
     return life.struck(strike.reason or "cancelled")
 
 
 class _Attempt:
     """One command in its attempt."""
 
-    def __init__(self, token: Token, command: Command, begun_s: float) -> None:
+    def __init__(self, token: Token, command: Command, begun_s: float, live: LiveOutput) -> None:
         self._token = token
         self._command = command
         self._begun_s = begun_s
-        self._said = Tail(limits.OUTPUT_BYTES_MAX)
+        self._live = live
         self._attendance: Attendance | None = None
 
     async def run(self) -> Ack | Nack | Release:
@@ -99,7 +108,7 @@ class _Attempt:
             stdin = Path(command.directory, command.stdin_file)
         program = command.program(environment(command.env, command.pass_env))
         bytes_max = (command.stdout_bytes_max, command.stderr_bytes_max)
-        return Attendance(of_this_process(), program, stdin, self._said.add, bytes_max)
+        return Attendance(of_this_process(), program, stdin, self._live, bytes_max)
 
     def _answer(self, ended: Ended) -> Ack | Nack:
         command = self._command
@@ -107,7 +116,10 @@ class _Attempt:
             return self._failed("error", "not all of its processes would die")
         if ended.status in command.ok:
             return Ack(
-                self._token, attempt.encode_result(self._result(ended)), self._elapsed_ms, self._said.text
+                self._token,
+                attempt.encode_result(self._result(ended)),
+                self._elapsed_ms,
+                self._live.tail.text,
             )
         is_permanent = ended.status in command.permanent or (
             command.retry and ended.status not in command.retry
@@ -125,7 +137,7 @@ class _Attempt:
         )
 
     def _filled(self, answer: Nack) -> Nack:
-        answer = answer._replace(output=self._said.text)
+        answer = answer._replace(output=self._live.tail.text)
         ended = None if self._attendance is None else self._attendance.ended
         if ended is None:
             return answer

@@ -216,7 +216,7 @@ async def run(
     )
     await anyio.lowlevel.checkpoint_if_cancelled()
     error: BaseException | None = None
-    streams = Streams(stdin, stdout, stderr, said)
+    streams = Streams(stdin, stdout, stderr, (said, said))
     child = Child(streams.stdout, streams.stderr)
     start = partial(of_this_process().start, program, streams.descriptors)
     try:

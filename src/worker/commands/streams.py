@@ -65,15 +65,20 @@ class Streams:
     """See the module. OSError if there are not so many descriptors: then none of them is open any more."""
 
     def __init__(
-        self, stdin: Stdin, stdout: Output, stderr: Output, said: Callable[[bytes], object] | None
+        self,
+        stdin: Stdin,
+        stdout: Output,
+        stderr: Output,
+        said: tuple[Callable[[bytes], object] | None, Callable[[bytes], object] | None] = (None, None),
     ) -> None:
+        """`said` are called with all that is read of stdout and of stderr, before it is filtered."""
         self.feed: Feed | None = None
         self._stdin = -1
         self._outputs: list[Stream] = []
         try:
             self._stdin = self._open_stdin(stdin)
-            for output in (stdout, stderr):
-                self._outputs.append(Stream(output, said))
+            for output, also in zip((stdout, stderr), said, strict=True):
+                self._outputs.append(Stream(output, also))
         except BaseException:
             self.close()
             raise

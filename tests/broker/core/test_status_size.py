@@ -10,6 +10,7 @@ import pytest
 from support.core_builders import a_job
 
 from stoker.broker.core.events import Now
+from stoker.broker.core.following import Following
 from stoker.broker.core.leasing import Leasing
 from stoker.broker.core.memory import Memory
 from stoker.broker.core.reporting import Reporting
@@ -100,7 +101,7 @@ class Fullest:
 
     def status(self) -> dict[str, Any]:
         waiting = Waiting(self.memory)
-        leasing = Leasing(self.memory, self.registry, waiting, float)
+        leasing = Leasing(self.memory, self.registry, waiting, Following(self.memory), float)
         return Reporting(self.memory, self.registry, leasing, waiting).status()
 
 

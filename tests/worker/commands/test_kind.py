@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 import trio
+from support.followed import unfollowed
 from support.shell import eventually
 from support.waiting import wait_until
 
@@ -34,7 +35,7 @@ def close() -> Iterator[None]:
 
 def attempt(*argv: str, rules: Rules | None = None, **options: Any) -> Ack | Nack | Release:
     """How it ends, by the answer that the broker would get."""
-    return trio.run(attempt_of, TOKEN, payload(*argv, **options), Strike(), rules or Rules())
+    return trio.run(attempt_of, TOKEN, payload(*argv, **options), Strike(), rules or Rules(), unfollowed())
 
 
 def payload(*argv: str, **options: Any) -> bytes:
@@ -134,7 +135,7 @@ def test_directory_that_is_missing_is_named() -> None:
     ids=str,
 )
 def test_request_that_can_never_work_is_permanent(data: bytes) -> None:
-    answer = trio.run(attempt_of, TOKEN, data, Strike(), Rules())
+    answer = trio.run(attempt_of, TOKEN, data, Strike(), Rules(), unfollowed())
     assert isinstance(answer, Nack)
     assert answer.outcome == "permanent"
 
@@ -201,7 +202,7 @@ def test_strike_ends_all_of_it_and_says_how(tmp_path: Path, reason: str, outcome
 
         async def run() -> None:
             data = payload("sh", "-c", script, grace_s=0.2)
-            answers.append(await attempt_of(TOKEN, data, strike, Rules()))
+            answers.append(await attempt_of(TOKEN, data, strike, Rules(), unfollowed()))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)
@@ -231,7 +232,7 @@ def test_machine_without_descriptors_gives_the_job_back(monkeypatch: pytest.Monk
             except OSError:
                 pass
             try:
-                return await attempt_of(TOKEN, payload("true"), Strike(), Rules())
+                return await attempt_of(TOKEN, payload("true"), Strike(), Rules(), unfollowed())
             finally:
                 for fd in taken:
                     os.close(fd)
@@ -257,7 +258,7 @@ def test_many_side_by_side_each_have_their_own_end() -> None:
 
         async def one(number: int) -> None:
             data = payload("sh", "-c", f"echo {number}; exit {number}")
-            answers[number] = await attempt_of(TOKEN, data, Strike(), Rules())
+            answers[number] = await attempt_of(TOKEN, data, Strike(), Rules(), unfollowed())
 
         async with anyio.create_task_group() as tasks:
             for number in range(1, 41):

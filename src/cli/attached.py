@@ -1,0 +1,89 @@
+"""Being attached to a job that is a program: its streams on ours, Ctrl-C passed on, its exit status ours."""
+
+import sys
+from typing import Any, BinaryIO
+
+from ..client.following import Following, Piece
+from ..client.sync import Client
+from ..config.exits import Exit
+from ..proto import messages
+from ..proto.errors import RefusedError
+from .escape import escape
+from .output import OutputClosed, say
+
+HINT_S = 2.0
+"""A program that has not begun by then is asked after: perhaps nobody runs programs at all."""
+
+SIGNALLED = 128
+"""As shells do: the exit status of a program that a signal ended is this, and the number of the signal."""
+
+INTERRUPTED = SIGNALLED + 2
+
+
+def copy(client: Client, following: Following, id: str) -> None:
+    """Until the job is in a final state. What it says goes where it said it."""
+    attempt = 0
+    pieces = following.read(HINT_S)
+    if not (pieces or following.state):
+        _say_why(client, id)
+    while True:
+        if pieces and attempt not in (0, following.attempt):
+            say(f"stoker: attempt {following.attempt}")
+        attempt = following.attempt
+        for piece in pieces:
+            write(piece)
+        if following.state is not None:
+            return
+        pieces = following.read()
+
+
+def write(piece: Piece) -> None:
+    """One piece, and what is missing before it."""
+    stream = sys.stdout if piece.stream == messages.STDOUT else sys.stderr
+    if piece.lost_bytes:
+        say(f"stoker: gap of {piece.lost_bytes} bytes")
+    if stream is None:
+        return
+    binary: BinaryIO = stream.buffer
+    try:
+        binary.write(piece.data)
+        binary.flush()
+    except BrokenPipeError:
+        raise OutputClosed from None
+
+
+def _say_why(client: Client, id: str) -> None:
+    because = client.why(id)
+    if because.state in ("ready", "scheduled"):
+        reason = f": {escape(because.reasons[0])}" if because.reasons else ""
+        say(f"stoker: {id} is {escape(because.state)}{reason}")
+
+
+def withdraw(client: Client, following: Following, id: str) -> int:
+    """Ctrl-C: cancel the job, and stay until nothing of it runs; the exit code."""
+    try:
+        client.cancel(id)
+        copy(client, following, id)
+    except RefusedError as error:
+        if error.code not in ("too_late", "job_not_found"):
+            raise
+        # It was quicker, or never came to be.
+    except KeyboardInterrupt:
+        say(f"stoker: {id} is being cancelled; `stoker wait {id}` tells when nothing of it runs")
+    return INTERRUPTED
+
+
+def exit_status(client: Client, id: str) -> int:
+    """That of the program in its last attempt; what has none says why, and is JOB_FAILED."""
+    outcome = client.wait(id, timeout_s=0)
+    if outcome.is_done:
+        result: Any = outcome.result
+        return int(result["status"]) if isinstance(result, dict) and "status" in result else Exit.OK
+    history: list[dict[str, Any]] = client.show(id)["history"]
+    last: dict[str, Any] = history[-1] if history else {}
+    failed = last.get("outcome") in ("error", "permanent")
+    if failed and last.get("status"):
+        return int(last["status"])
+    say(f"stoker: {id} is {escape(outcome.state)}: {escape(outcome.reason)}")
+    signal = last.get("signal")
+    return SIGNALLED + int(signal) if failed and signal else Exit.JOB_FAILED
