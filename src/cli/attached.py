@@ -1,7 +1,7 @@
 """Being attached to a job that is a program: its streams on ours, Ctrl-C passed on, its exit status ours."""
 
 import sys
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from ..client.following import Following, Piece
 from ..client.sync import Client
@@ -78,7 +78,7 @@ def exit_status(client: Client, id: str) -> int:
     outcome = client.wait(id, timeout_s=0)
     if outcome.is_done:
         result: Any = outcome.result
-        return int(result["status"]) if isinstance(result, dict) and "status" in result else Exit.OK
+        return int(cast("dict[str, int]", result).get("status", Exit.OK)) if type(result) is dict else Exit.OK
     history: list[dict[str, Any]] = client.show(id)["history"]
     last: dict[str, Any] = history[-1] if history else {}
     failed = last.get("outcome") in ("error", "permanent")
