@@ -38,6 +38,12 @@ BLOCK = "block"
 Piece = tuple[int, int, bytes]
 """Stream, offset in it, bytes."""
 
+MERGED_BYTES = 4 * limits.KIB
+"""A piece that goes on where the last one ended is added to it, up to so much: what trickles makes few pieces."""
+
+PIECE_BYTES = 128
+"""Counted for each piece beside its bytes, so that small ones are bounded too."""
+
 
 @attrs.define(eq=False)
 class _Follower:
@@ -91,11 +97,20 @@ class _Followed:
         if not data:
             return
         self.came[stream] = offset + len(data)
-        self.pieces.append((stream, offset, data))
-        self.held_bytes += len(data)
+        self._append(stream, offset, data)
         while self.held_bytes > limits.FOLLOWED_BYTES_MAX:
             _, _, dropped = self.pieces.popleft()
-            self.held_bytes -= len(dropped)
+            self.held_bytes -= len(dropped) + PIECE_BYTES
+
+    def _append(self, stream: int, offset: int, data: bytes) -> None:
+        last = self.pieces[-1] if self.pieces else (0, 0, b"")
+        is_next = last[0] == stream and last[1] + len(last[2]) == offset
+        if is_next and len(last[2]) + len(data) <= MERGED_BYTES:
+            self.pieces[-1] = (stream, last[1], last[2] + data)
+            self.held_bytes += len(data)
+        else:
+            self.pieces.append((stream, offset, data))
+            self.held_bytes += len(data) + PIECE_BYTES
 
     def begin(self, attempt: int) -> None:
         """Another attempt has something to say: what there was of the one before is over."""
@@ -109,14 +124,32 @@ class _Followed:
         """What it has not had, oldest first, as much as goes into one answer."""
         found: list[list[int | bytes]] = []
         room = limits.FOLLOWED_ANSWER_BYTES
-        for stream, offset, data in self.pieces:
+        for stream, offset, data in reversed(self._not_had_by(follower)):
             had = max(follower.has_had(self.attempt, stream) - offset, 0)
             fresh = data[had : had + room]
-            if fresh:
-                found.append([stream, offset + had, fresh])
-                room -= len(fresh)
+            found.append([stream, offset + had, fresh])
+            room -= len(fresh) + PIECE_BYTES
             if room <= 0:
                 break
+        return found
+
+    def _not_had_by(self, follower: _Follower) -> list[Piece]:
+        """Pieces with something new to it, newest first. Most followers have had all but the last."""
+        behind = {
+            stream: had
+            for stream, came in self.came.items()
+            if (had := follower.has_had(self.attempt, stream)) < came
+        }
+        found: list[Piece] = []
+        for piece in reversed(self.pieces):
+            if not behind:
+                break
+            stream, offset, data = piece
+            if stream in behind and offset + len(data) > behind[stream]:
+                found.append(piece)
+            else:
+                # What is older of this stream was had as well.
+                behind.pop(stream, None)
         return found
 
     def has_taken(self, stream: int) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from support.core_builders import House, WorkerPeer
 
 from stoker.broker.core import events as ev
+from stoker.broker.core.following import PIECE_BYTES
 from stoker.proto import limits
 from stoker.proto import messages as m
 from stoker.proto import work as w
@@ -177,9 +178,37 @@ def test_answer_is_no_longer_than_a_chunk_of_each_stream(stage: Stage) -> None:
         stage.say(bytes(CHUNK))
         other.ask()
     follower.ask()
-    assert sum(len(data) for _, _, data in follower.texts) == limits.FOLLOWED_ANSWER_BYTES
+    first = sum(len(data) for _, _, data in follower.texts)
+    assert 0 < limits.FOLLOWED_ANSWER_BYTES - first <= 2 * PIECE_BYTES
     follower.ask()
     assert follower.had[OUT] == 3 * CHUNK
+
+
+def test_what_trickles_is_held_in_few_pieces_and_told_in_order(stage: Stage) -> None:
+    quick, slow = Follower(stage), Follower(stage)
+    quick.ask()
+    slow.ask()
+    for number in range(3000):
+        stage.say(b"%d\n" % number)
+        quick.ask()
+    slow.ask()
+    assert b"".join(data for _, _, data in slow.texts) == b"".join(b"%d\n" % number for number in range(3000))
+    assert len(slow.texts) < 10
+
+
+def test_small_pieces_are_bounded_as_well(stage: Stage) -> None:
+    quick, slow = Follower(stage), Follower(stage)
+    quick.ask()
+    for _ in range(limits.FOLLOWED_BYTES_MAX // PIECE_BYTES):
+        stage.say(b"o")
+        quick.ask()
+        stage.say(b"e", ERR)
+        quick.ask()
+    slow.ask()
+    while slow.had[OUT] < stage.said[OUT] or slow.had[ERR] < stage.said[ERR]:
+        slow.ask()
+    assert len(slow.texts) <= limits.FOLLOWED_BYTES_MAX // PIECE_BYTES
+    assert slow.texts[0][1] > 0, "what is older was dropped"
 
 
 def test_next_attempt_begins_anew(stage: Stage) -> None:
@@ -257,13 +286,13 @@ def test_slow_follower_sees_by_the_offset_what_it_has_lost(stage: Stage) -> None
     stage.say(b"seen")
     quick.ask()
     slow.answer()
-    for _ in range(limits.FOLLOWED_BYTES_MAX // CHUNK):
+    for _ in range(3):
         stage.say(bytes(CHUNK))
         quick.ask()
     stage.say(bytes(CHUNK))
     slow.ask()
     assert slow.texts[1][:2] == (OUT, 4 + CHUNK)
-    assert [offset for _, offset, _ in quick.texts] == [0, *range(4, 4 + 4 * CHUNK, CHUNK)]
+    assert [offset for _, offset, _ in quick.texts] == [0, *range(4, 4 + 3 * CHUNK, CHUNK)]
 
 
 def test_what_the_worker_dropped_is_lost_to_all(stage: Stage) -> None:
