@@ -30,6 +30,7 @@ LATENCY_PER_S = 200
 LATENCY_S = 3.0
 WORKED_JOBS = 2_000
 PROGRAMS = 1_000
+STREAM_BYTES = 1_000_000_000
 
 ROUNDS = 7
 
@@ -62,6 +63,7 @@ FIGURES = {
     "p50": Figure(f"enqueue to start at {LATENCY_PER_S} jobs/s, p50", " ms", False),
     "p99": Figure(f"enqueue to start at {LATENCY_PER_S} jobs/s, p99", " ms", False, 2),
     "programs": Figure("programs as jobs, a loop on one core beside", "/s", True, None, 70),
+    "streams": Figure("output of a program, a pipe into cat beside", " MB/s", True, None, 50),
     "memory": Figure("private memory of an idle worker", " MB", False, 6),
 }
 """The shares are those of 2,800/s and 14,000/s, which a stand-in reached where the floors were set."""
@@ -110,8 +112,17 @@ def programs(subject: Subject) -> dict[str, float]:
     """Programs a second, from the first enqueue to the end of the last. The stand-in is a loop of `subprocess.run` on one core."""
     start = time.perf_counter()
     subject.run_programs(PROGRAMS)
-    settle(subject)
+    # A look every few milliseconds costs as much as a tenth of all that is measured.
+    settle(subject, poll_s=0.02)
     return {"programs": PROGRAMS / (time.perf_counter() - start)}
+
+
+def streams(subject: Subject) -> dict[str, float]:
+    """Megabytes a second of a program into a function that counts them. Of the stand-in, into `cat > /dev/null`."""
+    subject.stream(1)
+    start = time.perf_counter()
+    subject.stream(STREAM_BYTES)
+    return {"streams": STREAM_BYTES / 1e6 / (time.perf_counter() - start)}
 
 
 def memory(subject: Subject) -> dict[str, float]:
@@ -129,13 +140,14 @@ MEASUREMENTS: dict[str, Callable[[Subject], dict[str, float]]] = {
     "pipelined": pipelined,
     "latency": latency,
     "programs": programs,
+    "streams": streams,
     "memory": memory,
 }
 
 
-def settle(subject: Subject) -> None:
+def settle(subject: Subject, poll_s: float = 0.005) -> None:
     """Wait until everything is done."""
-    wait_for(lambda: subject.unfinished() == 0)
+    wait_for(lambda: subject.unfinished() == 0, poll_s)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -14,9 +14,11 @@ from typing import Any, Protocol
 
 import msgpack
 import standin
+import trio
 from processes import limited, running, wait_for
 
 from stoker import BrokerUnreachableError, Client, JobSpec
+from stoker.commands import run
 
 WORKERS = 4
 
@@ -54,9 +56,25 @@ class Subject(Protocol):
         """So many programs that do nothing; they have ended when nothing is unfinished."""
         ...
 
+    def stream(self, count: int) -> None:
+        """The output of a program, so many bytes, to somebody who makes nothing of it."""
+        ...
+
     def unfinished(self) -> int:
         """Jobs that are stored and not done."""
         ...
+
+
+async def _count_output(count: int) -> None:
+    seen = 0
+
+    async def take(chunk: bytes) -> None:
+        nonlocal seen
+        seen += len(chunk)
+
+    async with run(["head", "-c", str(count), "/dev/zero"], stdout=take):
+        pass
+    assert seen == count, (seen, count)
 
 
 class Stoker:
@@ -79,6 +97,10 @@ class Stoker:
 
     def run_programs(self, count: int) -> None:
         self._client.enqueue_many(JobSpec("command", [PROGRAM], queue="bench") for _ in range(count))
+
+    def stream(self, count: int) -> None:
+        # As within a handler; no job is needed for that.
+        trio.run(_count_output, count)
 
     def unfinished(self) -> int:
         queue = self._client.status().get("queues", {}).get("bench", {})
@@ -122,6 +144,9 @@ class StandIn:
         code = f"import subprocess\nfor _ in range({count}): subprocess.run({PROGRAM!r})"
         command = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), sys.executable, "-c", code]
         subprocess.run(command, check=True)
+
+    def stream(self, count: int) -> None:
+        subprocess.run(["sh", "-c", f"head -c {count} /dev/zero | cat > /dev/null"], check=True)
 
     def unfinished(self) -> int:
         return self._ask(standin.UNFINISHED)

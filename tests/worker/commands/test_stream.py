@@ -1,8 +1,6 @@
 """Streams under load: floods, slow functions, whoever keeps a pipe. Memory stays bounded, and the loop is for everybody."""
 
-import hashlib
 import os
-import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,36 +35,7 @@ NO_NEWLINE_BYTES = 350 * MIB
 LATE_S_MAX = 0.25
 """A busy machine adds much to what streams do."""
 
-NOISE = """
-    import random, sys
-    noise = random.Random(int(sys.argv[1]))
-    for _ in range(64):
-        sys.stdout.buffer.write(noise.randbytes(1048576))
-"""
-
-
 # --- block -----------------------------------------------------------------------------------------------
-
-
-async def test_all_of_it_comes_through_a_slow_function_and_the_program_waits(seed: int) -> None:
-    counted, was_blocked = Counted(), list[bool]()
-
-    async def take(chunk: bytes) -> None:
-        if counted.count % 50 == 25 and counted.bytes < 60 * MIB:
-            # A moment in which a reader without a bound would take all of it.
-            await until(lambda: is_blocked_in_write(child.pid, 1), "the program waits")
-            was_blocked.append(True)
-        await counted.digest(chunk)
-
-    with OwnMemory() as memory:
-        async with run(python(NOISE, str(seed)), stdout=take) as child:
-            pass
-    noise, digest = random.Random(seed), hashlib.sha256()
-    for _ in range(64):
-        digest.update(noise.randbytes(MIB))
-    assert counted.hash.digest() == digest.digest()
-    assert len(was_blocked) >= 2
-    assert memory.grown_bytes < GROWN_BYTES_MAX
 
 
 async def test_nothing_is_read_while_a_function_has_what_it_was_given() -> None:
