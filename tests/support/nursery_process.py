@@ -50,7 +50,7 @@ class Line:
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         # If nobody is there, why may have been said before.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self.channel.send(program, [null] * 3 if streams is None else streams)
+            self.channel.send(program, descriptors=[null] * 3 if streams is None else streams)
         os.close(null)
         message = self.hear()
         assert isinstance(message, Started | Failed), message
@@ -151,9 +151,9 @@ class NurseryProcess:
     def pid(self) -> int:
         return self.process.pid
 
-    def line(self) -> Line:
-        """To a new sentinel."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    def line(self, kind: int = socket.SOCK_STREAM) -> Line:
+        """To a new sentinel, over a socket of that kind."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         with theirs:
             socket.send_fds(self._socket, [b"\0"], [theirs.fileno()])
         line = Line(ours)

@@ -20,10 +20,12 @@ import signal
 import socket
 import sys
 import time
+from typing import NamedTuple
 
 from ...proto import limits
 from .. import process, sweep
-from . import descendants, sentinel, talk
+from . import descendants, leaf, sentinel, talk
+from .leaf import Leaf, Leaves
 from .talk import Channel, Failed
 
 LOOK_MS_MIN = 20
@@ -37,15 +39,31 @@ LAST_MS = 2 * sweep.SWEEP_MS
 """How long sentinels may take to end when the worker is gone."""
 
 
+class Charge(NamedTuple):
+    """What the nursery holds for one sentinel."""
+
+    end: socket.socket
+    """That over which it serves."""
+    leaf: Leaf | None
+    """The group that it and its program are in."""
+
+    def close(self) -> None:
+        """Nothing of it is left, or it is another sentinel's."""
+        self.end.close()
+        if self.leaf is not None:
+            self.leaf.let_go()
+
+
 class Nursery:
     """Sentinels and the poll loop."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
-        self._sentinels: dict[int, socket.socket] = {}
-        """Their ends of the sockets, by pid."""
-        self._lost: list[socket.socket] = []
-        """Those of sentinels that were killed, and of whose programs something may be left."""
+        self._leaves = Leaves(leaf.own_trunk())
+        self._sentinels: dict[int, Charge] = {}
+        """By pid."""
+        self._lost: list[Charge] = []
+        """For sentinels that were killed, and of whose programs something may be left."""
         self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._spare = _spare()
         """In the place of the next socket, for which there may be no other."""
@@ -91,7 +109,8 @@ class Nursery:
         try:
             if self._spare < 0:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            pid = os.fork()
+            charge = Charge(end, self._leaves.fresh())
+            pid = self._forked(charge)
         except OSError as error:
             # Descriptors, processes or memory are short. Whoever waits for this sentinel is told so.
             number = error.errno or errno.EAGAIN
@@ -99,19 +118,29 @@ class Nursery:
                 Channel(end).send(Failed(number, f"{errno.errorcode[number]}: {error.strerror}: a sentinel"))
             return
         if pid == 0:
-            self._be_sentinel(end)
-        self._sentinels[pid] = end
+            self._be_sentinel(charge)
+        self._sentinels[pid] = charge
 
-    def _be_sentinel(self, end: socket.socket) -> None:
+    def _forked(self, charge: Charge) -> int:
+        try:
+            return os.fork()
+        except OSError:
+            if charge.leaf is not None:
+                charge.leaf.remove()
+                charge.leaf.let_go()
+            raise
+
+    def _be_sentinel(self, charge: Charge) -> None:
         status = 1
         try:
             signal.set_wakeup_fd(-1)
-            for other in (self._socket, *self._sentinels.values(), *self._lost):
+            self._socket.close()
+            for other in (*self._sentinels.values(), *self._lost):
                 other.close()
             for fd in (self._wake_reader, self._wake_writer, self._spare):
                 os.close(fd)
             _lower_descriptors()
-            status = 0 if sentinel.be(end) else 1
+            status = 0 if sentinel.be(charge.end, charge.leaf) else 1
         finally:
             os._exit(status)
 
@@ -119,11 +148,13 @@ class Nursery:
         with contextlib.suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = found
-                end = self._sentinels.pop(pid, None)
-                if end is not None and status == 0:
-                    end.close()
-                elif end is not None:
-                    self._lost.append(end)
+                charge = self._sentinels.pop(pid, None)
+                if charge is not None and status == 0:
+                    charge.close()
+                elif charge is not None:
+                    if charge.leaf is not None:
+                        charge.leaf.kill()
+                    self._lost.append(charge)
                     self._has_strangers = True
                     self._look_ms = LOOK_MS_MIN
                     self._give_up_at_s = time.monotonic() + sweep.SWEEP_MS / limits.SECOND_MS
@@ -134,8 +165,10 @@ class Nursery:
         self._has_strangers = bool(descendants.children() - self._sentinels.keys())
         self._look_ms = min(2 * self._look_ms, LOOK_MS_MAX)
         if not self._has_strangers or time.monotonic() > self._give_up_at_s:
-            for end in self._lost:
-                end.close()
+            for charge in self._lost:
+                if charge.leaf is not None:
+                    charge.leaf.remove()
+                charge.close()
             self._lost.clear()
 
 
@@ -160,9 +193,17 @@ def _take_defaults() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def _keep_descriptors() -> None:
+    """Whatever is open here ends at exec, but for the three that a program gets others in place of."""
+    for fd in process.open_descriptors():
+        if fd >= talk.STREAMS:
+            os.set_inheritable(fd, False)
+
+
 def main() -> None:
     """See the module."""
     end = socket.socket(fileno=int(sys.argv[1]))
+    _keep_descriptors()
     process.become_subreaper()
     process.allow_no_new_privileges()
     process.set_name(process.NURSERY_NAME)

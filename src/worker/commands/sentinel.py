@@ -1,6 +1,6 @@
 """The sentinel: starts a program, sees its life and nothing of its streams, and alone says how it ended.
 
-    program             -> started, or failed
+    program             -> started, or failed; for one that is over in a moment together with how it ended
     end, with a grace   TERM to its whole tree; KILL to what is left after the grace
     its end             what it leaves behind has LINGER_MS to end by itself, then KILL
     nobody is left      -> ended
@@ -10,34 +10,33 @@ One sentinel has one program at a time and is forked before it is needed (see `n
 finds it warm. It is a subreaper. So whatever the program starts, in whatever session, with whatever
 environment, however often it forks: as long as it lives it is a descendant of the sentinel, and of no other
 program's. That nothing is left is the kernel's word, which knows of no child any more, and not the outcome of
-a search. There is a search only for whom to signal, by parentage.
+a search. There is a search only for whom to signal, by parentage; for KILL there may be a control group as well (`leaf`).
 
 The program's own status is read through its pidfd before it is reaped. It cannot be taken by anybody else: the
 sentinel runs no code but this. Should it be missing all the same, it is unknown, and never 0.
 
-The program gets three descriptors, default signals, a session of its own, no new privileges (set for the
-sentinel once, and inherited), its directory, umask, environment. Started by `vfork`, which costs half of a fork;
-only limits have to be set in between, so a program with limits is started by a fork, and then also dies with
-its sentinel by the kernel's doing. Without limits, what a killed sentinel leaves behind is the nursery's to end.
+How a program is started is in `start`. What a killed sentinel leaves behind is the nursery's to end.
 """
 
 import contextlib
-import errno
 import os
-import resource
 import select
 import signal
 import socket
-import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ...proto import limits
 from .. import process, sweep
 from ..process import Pidfd
 from . import descendants
-from .program import LIMITS, Program
-from .talk import STREAMS, Channel, End, Ended, Failed, Started
+from .leaf import Leaf
+from .program import Program
+from .start import failure, start
+from .talk import Channel, End, Ended, Message, Started
+
+BRIEF_MS = 5
+"""A program that is over within that time is told of once: half of what the worker has to do for it."""
 
 LINGER_MS = 200
 """What a program leaves behind may still be writing down what it was told: a `tee`, a compressor."""
@@ -48,15 +47,13 @@ LOOK_MS_MAX = 50
 
 SWEEP_MS = sweep.SWEEP_MS
 
-SHOWN_BYTES = 200
-"""Of a name that could not be run."""
-
 
 class Life:
     """One program, from its start until nothing of it is left."""
 
-    def __init__(self, child: Pidfd) -> None:
+    def __init__(self, child: Pidfd, leaf: Leaf | None) -> None:
         self.child = child
+        self._leaf = leaf
         self.has_ended = False
         """The program itself."""
         self.is_alone = False
@@ -97,6 +94,8 @@ class Life:
             self.give_up_at_s = now_s + SWEEP_MS / limits.SECOND_MS
         elif now_s > self.give_up_at_s:
             return True
+        if self._leaf is not None:
+            self.killed |= self._leaf.kill()
         self.killed |= descendants.kill(self.look)
         self.kill_at_s = time.monotonic() + self._look_ms / limits.SECOND_MS
         self._look_ms = min(2 * self._look_ms, LOOK_MS_MAX)
@@ -154,21 +153,30 @@ class Life:
 class Sentinel:
     """Serves one worker through a socket."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: socket.socket, leaf: Leaf | None) -> None:
         self._channel = Channel(end)
+        self._leaf = leaf
         self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
+        self._poll.register(self._wake_reader, select.POLLIN)
+        self._unsaid = list[Message]()
+        """To be said together with what comes next, if that is soon."""
         self._is_wanted = self._is_clean = True
 
     def serve(self) -> bool:
         """One program after another, until the worker is gone or one would not die; whether nothing is left."""
         signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
         process.disregard(signal.SIGCHLD)
+        self._enter_leaf()
         while self._is_wanted:
             message = self._channel.next()
             if isinstance(message, Program):
                 self._run(message, self._channel.take_descriptors())
             elif message is None and not self._receive():
                 break
+        if self._is_clean and self._leaf is not None:
+            self._leaf.give_up()
         return self._is_clean
 
     def _receive(self) -> bool:
@@ -178,18 +186,25 @@ class Sentinel:
         except OSError:
             return False
 
+    def _enter_leaf(self) -> None:
+        if self._leaf is not None and not self._leaf.enter():
+            # What is started from here on is killed one by one.
+            self._leaf.give_up()
+            self._leaf = None
+
     def _run(self, program: Program, streams: Sequence[int]) -> None:
+        self._enter_leaf()
         try:
-            pid = _start(program, streams)
+            pid = start(program, streams)
         except Exception as error:  # noqa: BLE001 - what Python makes of bad arguments has many names
-            self._say(_failure(program, error))
+            self._say(failure(program, error))
             return
         finally:
             for fd in streams:
                 os.close(fd)
-        life = Life(Pidfd(pid))
+        life = Life(Pidfd(pid), self._leaf)
+        self._unsaid.append(Started(pid))
         try:
-            self._say(Started(pid))
             self._attend(life)
         finally:
             life.child.close()
@@ -198,21 +213,20 @@ class Sentinel:
         self._say(life.result())
 
     def _attend(self, life: Life) -> None:
-        poll = select.poll()
-        poll.register(self._channel.socket, select.POLLIN)
-        poll.register(self._wake_reader, select.POLLIN)
         while True:
-            life.look()
-            if life.advance():
-                return
-            ready = {fd for fd, _ in poll.poll(life.poll_ms)}
+            ready = {fd for fd, _ in self._poll.poll(BRIEF_MS if self._unsaid else life.poll_ms)}
             if self._wake_reader in ready:
                 os.read(self._wake_reader, limits.READ_BYTES)
             if self._channel.socket.fileno() in ready and not self._hear(life):
                 # Nobody is left to be told.
-                poll.unregister(self._channel.socket)
+                self._poll.unregister(self._channel.socket)
                 self._is_wanted = False
                 life.kill_in(0)
+            life.look()
+            if life.advance():
+                return
+            if self._unsaid:
+                self._say()
 
     def _hear(self, life: Life) -> bool:
         if not self._receive():
@@ -222,74 +236,16 @@ class Sentinel:
                 life.end(message.grace_ms)
         return True
 
-    def _say(self, message: Started | Failed | Ended) -> None:
+    def _say(self, *messages: Message) -> None:
+        said, self._unsaid = [*self._unsaid, *messages], []
         try:
-            self._channel.send(message)
+            self._channel.send(*said)
         except OSError:
             self._is_wanted = False
 
 
-def be(end: socket.socket) -> bool:
+def be(end: socket.socket, leaf: Leaf | None) -> bool:
     """For a fresh fork of the nursery: be a sentinel until the worker is gone; whether it leaves nothing behind."""
     process.become_subreaper()
     process.set_name(process.SENTINEL_NAME)
-    return Sentinel(end).serve()
-
-
-def _start(program: Program, streams: Sequence[int]) -> int:
-    if len(streams) != STREAMS:
-        # Some were lost on the way, as happens to a process that may have no more.
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-    for fd in streams:
-        os.set_blocking(fd, True)
-    started = subprocess.Popen(
-        list(program.argv),
-        stdin=streams[0],
-        stdout=streams[1],
-        stderr=streams[2],
-        cwd=program.directory,
-        env=dict(program.env),
-        umask=program.umask,
-        start_new_session=True,
-        preexec_fn=_limiter(program) if program.limits else None,  # noqa: PLW1509 - no threads here
-    )
-    # Its end is taken in here, and not by the object.
-    started.returncode = 0
-    if program.oom_score_adj is not None:
-        _write_oom_score_adj(started.pid, program.oom_score_adj)
-    return started.pid
-
-
-def _limiter(program: Program) -> Callable[[], None]:
-    kept = [(getattr(resource, LIMITS[name]), value) for name, value in program.limits.items()]
-    parent = os.getpid()
-
-    def limit() -> None:
-        # First: with next to no memory or descriptors nothing else can be done any more.
-        process.die_with_parent(parent)
-        for kind, value in kept:
-            _, hard = resource.getrlimit(kind)
-            # XCPU says what was wrong; KILL, a second later, does not.
-            most = value + 1 if kind == resource.RLIMIT_CPU else value
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(kind, (min(value, most), most))
-
-    return limit
-
-
-def _write_oom_score_adj(pid: int, value: int) -> None:
-    # It may have ended already; and less than it has it may not be given.
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
-        file.write(str(value))
-
-
-def _failure(program: Program, error: Exception) -> Failed:
-    number = error.errno or 0 if isinstance(error, OSError) else 0
-    item = program.argv[0]
-    if isinstance(error, OSError) and error.filename is not None:
-        item = os.fsencode(error.filename)
-    name = errno.errorcode.get(number, type(error).__name__)
-    what = os.strerror(number) if number else str(error)
-    if number == errno.ENOENT and b"/" in item and os.path.exists(os.path.join(program.directory, item)):
-        what += ": the interpreter of"
-    return Failed(number, f"{name}: {what}: {item[:SHOWN_BYTES].decode(errors='backslashreplace')}")
+    return Sentinel(end, leaf).serve()

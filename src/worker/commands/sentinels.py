@@ -46,14 +46,18 @@ class Running:
         self._channel = channel
         self.pid = 0
         self._ended: Ended | None = None
+        self._is_held_up = False
+        """Something could not be said at once, and may be waiting to be."""
 
     async def begin(self, program: Program, streams: Sequence[int]) -> Self:
         """Have it started. StartError, SentinelLostError."""
         # If nobody is there, why may have been said before.
         with suppress(SentinelLostError):
             await self._send(program, streams)
-        while (message := self._heard()) is None:
+        message: Message | None = None
+        while message is None:
             await self._readable()
+            message = self._heard()
         if isinstance(message, Failed):
             self._owner.put_back(self._channel)
             raise StartError(message.errno, message.text)
@@ -72,8 +76,9 @@ class Running:
         while self._ended is None and (message := self._heard()) is not None:
             if isinstance(message, Ended):
                 self._ended = message
-                # An `end` may still be waiting to be sent, on what is another program's from now on.
-                anyio.notify_closing(self._channel.socket)
+                if self._is_held_up:
+                    # What waits is an `end`, on what is another program's from now on.
+                    anyio.notify_closing(self._channel.socket)
                 if message.is_gone:
                     self._owner.put_back(self._channel)
                 else:
@@ -103,6 +108,7 @@ class Running:
             try:
                 sent = send(end, data, streams)
             except BlockingIOError:
+                self._is_held_up = True
                 with suppress(anyio.ClosedResourceError):
                     await anyio.wait_writable(end)
             except OSError as error:

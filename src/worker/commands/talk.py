@@ -69,15 +69,10 @@ Message = Program | End | Started | Failed | Ended
 def encode(message: Message) -> bytes:
     """One frame."""
     if isinstance(message, Program):
-        fields = [list(message.argv), message.directory, _pairs(message), message.umask]
-        return codec.encode(
-            [START, 0, *fields, list(map(list, message.limits.items())), message.oom_score_adj]
-        )
+        env, kept = list(message.env.items()), list(message.limits.items())
+        fields = [list(message.argv), message.directory, env, message.umask, kept, message.oom_score_adj]
+        return codec.encode([START, 0, *fields])
     return codec.encode([_NUMBERS[type(message)], 0, *message])
-
-
-def _pairs(program: Program) -> list[list[bytes]]:
-    return [[name, value] for name, value in program.env.items()]
 
 
 def decode(body: bytes) -> Message:
@@ -116,9 +111,9 @@ class Channel:
         self._reader = FrameReader()
         self._descriptors: list[int] = []
 
-    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Say it. OSError if nobody is there any more."""
-        data = memoryview(encode(message))
+    def send(self, *messages: Message, descriptors: Sequence[int] = ()) -> None:
+        """Say them, one after the other. OSError if nobody is there any more."""
+        data = memoryview(b"".join(map(encode, messages)))
         if descriptors:
             data = data[send(self.socket, data, descriptors) :]
         if data:

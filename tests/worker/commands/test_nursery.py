@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from support.forking import forked
+from support.leaves import WITHOUT_LEAVES, has_leaves
 from support.nursery_process import CROWDED, Line, NurseryProcess
 from support.pools import is_alive
 from support.programs import (
@@ -90,8 +91,8 @@ def test_sentinel_has_its_own_socket_and_no_others(nursery: NurseryProcess) -> N
     for line in lines:
         line.run(a_program("true"))
     counts = {descriptors_of(pid) for pid in nursery.sentinels()}
-    # Three streams, a socket, a pipe.
-    assert counts == {6}
+    # Three streams, a socket, a pipe, and its leaf.
+    assert counts == {6 + has_leaves()}
 
 
 def test_its_descriptors_come_back(nursery: NurseryProcess) -> None:
@@ -101,7 +102,8 @@ def test_its_descriptors_come_back(nursery: NurseryProcess) -> None:
         lines = [nursery.line() for _ in range(10)]
         for line in lines:
             line.run(a_program("true"))
-        assert descriptors_of(nursery.pid) == before + 10
+        # A socket for each, and its leaf.
+        assert descriptors_of(nursery.pid) == before + 10 * (1 + has_leaves())
         for pid in nursery.sentinels()[1:] if how else []:
             kill(pid)
         for line in lines:
@@ -197,7 +199,7 @@ def in_subreaper(body: Callable[[], bool]) -> int:
 
 def test_what_survives_nursery_and_sentinel_comes_down_to_the_next_subreaper() -> None:
     def body() -> bool:
-        with NurseryProcess() as nursery:
+        with NurseryProcess(code=WITHOUT_LEAVES) as nursery:
             line = nursery.line()
             pid, mark = a_tree(line)
             sentinel = sentinel_of(nursery, pid)

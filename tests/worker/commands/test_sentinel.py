@@ -106,7 +106,7 @@ def test_peak_memory_and_processor_time_are_those_of_the_program(line: Line) -> 
 
 def test_peak_memory_and_processor_time_of_what_it_started_count_too(line: Line) -> None:
     burn = "x = b'x' * (50 << 20)\nimport time\nwhile time.process_time() < 0.2: pass"
-    ended = line.run(a_shell('"$1" -ISs -c "$2" & exit 0', sys.executable, burn))
+    ended = line.run(a_shell('"$1" -ISs -c "while True: pass" & exit 0', sys.executable))
     assert ended.left_count == 1
     assert ended.cpu_ms > 0
     ended = line.run(a_shell('"$1" -ISs -c "$2"', sys.executable, burn))
@@ -190,7 +190,8 @@ def test_sentinel_without_descriptors_says_so_and_works_again_with_some(
         resource.prlimit(sentinel, resource.RLIMIT_NOFILE, (free + more, before[1]))
         message = line.begin(a_program("true"))
         said.append(message.errno if isinstance(message, Failed) else line.ended().status or 0)
-    assert said[:4] == [errno.EMFILE] * 4
+    # With three more it needs none: what it starts takes their places.
+    assert said[:3] == [errno.EMFILE] * 3
     assert said == sorted(said, reverse=True) and said[-1] == 0
     resource.prlimit(sentinel, resource.RLIMIT_NOFILE, before)
     assert line.run(a_shell("exit 5")).status == 5

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.leaves import WITHOUT_LEAVES
 from support.nursery_process import CROWDED, Line, NurseryProcess
 from support.other_user import OTHER_UID
 from support.pools import is_alive
@@ -270,7 +271,7 @@ def test_grace_is_the_programs_and_not_for_what_it_leaves_behind(line: Line, tmp
     assert (ended.status, living(mark)) == (5, set())
 
 
-IMPATIENT = "from stoker.worker import sweep; sweep.SWEEP_MS = 300"
+IMPATIENT = f"from stoker.worker import sweep; sweep.SWEEP_MS = 300\n{WITHOUT_LEAVES}"
 
 
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")

@@ -78,7 +78,7 @@ def test_more_arguments_than_a_message_of_the_broker_may_list() -> None:
 
 def test_descriptors_come_with_their_program_and_are_not_inherited(ends: tuple[Channel, Channel]) -> None:
     pipes = [os.pipe() for _ in range(STREAMS)]
-    ends[0].send(FULL, [reader for reader, _ in pipes])
+    ends[0].send(FULL, descriptors=[reader for reader, _ in pipes])
     assert hear(ends[1]) == FULL
     came = ends[1].take_descriptors()
     assert [os.get_inheritable(fd) for fd in came] == [False] * STREAMS
@@ -110,7 +110,7 @@ def test_saying_something_to_nobody_is_an_error_and_no_signal(
         # As in an app that ends quietly when nobody reads what it prints.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         try:
-            ends[0].send(End(1), [0] * count)
+            ends[0].send(End(1), descriptors=[0] * count)
         except BrokenPipeError:
             return True
         return False
