@@ -126,6 +126,8 @@ class Committer:
         self.is_stuck = False
         """The batch in flight does not fit on the disk; it waits for `retry`."""
         self.has_failed = False
+        self.deleted: Callable[[Sequence[int]], object] = lambda numbers: None
+        """Called with the numbers of jobs whose rows are gone, when that is stored."""
 
     @property
     def is_open(self) -> bool:
@@ -221,6 +223,8 @@ class Committer:
         self._in_flight = None
         if batch.was_stuck:
             self._reports.commit_stored()
+        if batch.changes.deleted:
+            self.deleted([number for number, _, _, _ in batch.changes.deleted])
         self._release(batch.effects, batch.payloads | loaded)
         for (_, done), result in zip(batch.looks, found, strict=True):
             done(result)

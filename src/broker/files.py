@@ -16,7 +16,7 @@ import stat
 from contextlib import suppress
 from pathlib import PurePath
 
-from ..proto import limits
+from ..proto import limits, statefiles
 from .lasterror import LAST_ERROR
 from .refusals import (
     DirectoryUnsafeError,
@@ -27,7 +27,7 @@ from .refusals import (
 from .regular import check_regular
 
 JOURNAL = "journal.db"
-LOCK = "broker.lock"
+LOCK = statefiles.LOCK
 BALLAST = "ballast"
 SNAPSHOTS = "snapshots"
 JOURNAL_ENDS = ("-wal", "-shm", "-journal", ".new", ".new-wal", ".new-journal")

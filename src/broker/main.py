@@ -41,6 +41,7 @@ from .lasterror import LastError, mark_recovered, read_last_error, refuse_lost, 
 from .listener import Listener, connections_max
 from .log import Log
 from .notify import Notifier
+from .outputs import Outputs, discard_unknown, make_directory
 from .owners import Owners
 from .recovery import restore
 from .refusals import StartRefusedError
@@ -168,6 +169,7 @@ async def run_broker(
         recovered = await _load(thread, ballast)
         if is_suspect:
             mark_recovered(directory, clock.now().wall_ms)
+        _prepare_outputs(directory, recovered.sequence, log)
         core = _recover(settings, recovered)
         _calm_collector()
         storage = Storage(directory, ballast, _retention(settings), settings.low_water_bytes, log)
@@ -189,7 +191,9 @@ async def run_broker(
             about=about,
         )
         undo.callback(driver.close)
-        _serve(driver, core, thread, storage, settings, notifier, log)
+        outputs = Outputs(directory, thread, log, driver.commit_failed)
+        driver.committer.deleted = outputs.deleted
+        _serve(driver, core, thread, storage, outputs, settings, notifier, log)
         log.event(
             "ready", pid=os.getpid(), socket=settings.socket, epoch=recovered.epoch, jobs=len(recovered.jobs)
         )
@@ -203,6 +207,7 @@ def _serve(
     core: Core,
     thread: JournalThread,
     storage: Storage,
+    outputs: Outputs,
     settings: BrokerSettings,
     notifier: Notifier,
     log: Log,
@@ -235,7 +240,17 @@ def _serve(
         on_input=driver.received,
         on_evicted=driver.end,
     )
-    driver.serve(listener, chores.pass_time)
+    driver.serve(listener, lambda now: min(chores.pass_time(now), outputs.pass_time(now)))
+
+
+def _prepare_outputs(directory: str, sequence: int, log: Log) -> None:
+    """Nothing else needs what programs said, so no trouble with it keeps a broker from starting: pools refuse to
+    keep it, and say why."""
+    try:
+        make_directory(directory)
+        discard_unknown(directory, sequence)
+    except OSError as error:
+        log.event("no_output_directory", error=error)
 
 
 def _warn_if_closed(place: ListeningSocket, settings: BrokerSettings, grants: Grants, log: Log) -> None:

@@ -22,9 +22,9 @@ INTERRUPTED = SIGNALLED + 2
 
 def copy(client: Client, following: Following, id: str) -> None:
     """Until the job is in a final state. What it says goes where it said it."""
-    attempt = 0
+    attempt = following.attempt
     pieces = following.read(HINT_S)
-    if not (pieces or following.state):
+    if not (pieces or following.attempt or following.state):
         _say_why(client, id)
     while True:
         if pieces and attempt not in (0, following.attempt):
@@ -73,12 +73,16 @@ def withdraw(client: Client, following: Following, id: str) -> int:
     return INTERRUPTED
 
 
-def exit_status(client: Client, id: str) -> int:
+def exit_status(client: Client, following: Following, id: str) -> int:
     """That of the program in its last attempt; what has none says why, and is JOB_FAILED."""
     outcome = client.wait(id, timeout_s=0)
     if outcome.is_done:
         result: Any = outcome.result
-        return int(cast("dict[str, int]", result).get("status", Exit.OK)) if type(result) is dict else Exit.OK
+        said = cast("dict[str, int]", result) if type(result) is dict else {}
+        lost_bytes = said.get("stdout_bytes", 0) + said.get("stderr_bytes", 0) - following.had_bytes
+        if lost_bytes > 0 and following.attempt:
+            say(f"stoker: gap of {lost_bytes} bytes")
+        return int(said.get("status", Exit.OK))
     history: list[dict[str, Any]] = client.show(id)["history"]
     last: dict[str, Any] = history[-1] if history else {}
     failed = last.get("outcome") in ("error", "permanent")

@@ -89,6 +89,8 @@ def pool(app: str, parent: int | None, reload: bool, **flags: Any) -> int:
         ),
         watch=reload,
         commands=settings.commands,
+        data=settings.data or "",
+        low_water_bytes=settings.low_water_bytes,
     )
 
 

@@ -27,6 +27,7 @@ _KEYWORDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "permanent": ("permanent", list),
     "stdout_max": ("stdout_bytes_max", int),
     "stderr_max": ("stderr_bytes_max", int),
+    "keep_output": ("keep_output_bytes", int),
 }
 """Options, what the job's arguments call them, and of which type they are there. Not given: not there."""
 
@@ -89,6 +90,11 @@ def _limit(text: str) -> tuple[str, int]:
     Size(1, limits.INTEGER_MAX), "--stdout-max", "More on stdout is an error. Default: its end is kept."
 )
 @option_of(Size(1, limits.INTEGER_MAX), "--stderr-max", "The same for stderr.")
+@option_of(
+    Size(limits.KEEP_OUTPUT_BYTES_MIN, limits.KEEP_OUTPUT_BYTES_MAX),
+    "--keep-output",
+    "So much of each stream goes to a file of the broker's. Default: no file.",
+)
 @option_of(Duration(0, limits.DAY_MS), "--grace", "Between TERM and KILL. Default: 3s.")
 @click.option("--wait", is_flag=True, help="Stay attached: its streams, Ctrl-C and its exit status.")
 @click.option("--tied", is_flag=True, help="With --wait: cancel it when this command ends before it.")
@@ -130,7 +136,7 @@ def run(program: tuple[str, ...], socket: str | None, wait: bool, tied: bool, **
             copy(client, following, id)
         except KeyboardInterrupt:
             return withdraw(client, following, id)
-    return exit_status(client, id)
+    return exit_status(client, following, id)
 
 
 def _asked(options: dict[str, Any]) -> dict[str, Any]:

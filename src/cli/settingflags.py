@@ -20,6 +20,9 @@ from .output import say
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PLACES = ("broker.socket", "broker.data", "broker.low_water")
+"""Of the broker's settings those that a pool reads as well."""
+
 _CONFIG = click.option(
     "--config",
     metavar="FILE",
@@ -35,11 +38,11 @@ _QUEUE = click.option(
 
 
 def setting_flags(*tables: str) -> Callable[[F], F]:
-    """Adds `--config`, `--socket`, and the flags of these tables of the settings."""
+    """Adds `--config`, those of PLACES, and the flags of these tables of the settings."""
 
     def decorate(command: F) -> F:
         for setting in reversed(SETTINGS):
-            if setting.table in tables or setting.name == "broker.socket":
+            if setting.table in tables or setting.name in PLACES:
                 command = _option(setting)(command)
         if QUEUES in tables:
             command = _QUEUE(command)
@@ -55,7 +58,7 @@ def _option(setting: Setting) -> Callable[[F], F]:
     alone = setting.kind.alone
     return click.option(
         setting.flag,
-        _parameter(setting),
+        parameter(setting),
         metavar=setting.kind.word,
         is_flag=False,
         flag_value=alone,
@@ -63,7 +66,8 @@ def _option(setting: Setting) -> Callable[[F], F]:
     )
 
 
-def _parameter(setting: Setting) -> str:
+def parameter(setting: Setting) -> str:
+    """What click calls the flag of a setting."""
     return setting.flag.removeprefix("--").replace("-", "_")
 
 
@@ -73,7 +77,7 @@ def effective_of(flags: Mapping[str, Any], *, warn: bool = True) -> Effective:
     Mistakes within it are not refused yet: see `Effective.refuse_mistakes`.
     """
     file = read(place(flags["config"], os.environ, os.getuid()))
-    texts = {setting.name: flags.get(_parameter(setting)) for setting in SETTINGS}
+    texts = {setting.name: flags.get(parameter(setting)) for setting in SETTINGS}
     effective = gather(texts, flags.get("queue_rules") or (), os.environ, file)
     for warning in effective.warnings if warn else ():
         say(f"stoker: warning: {escape(warning)}")
@@ -82,7 +86,7 @@ def effective_of(flags: Mapping[str, Any], *, warn: bool = True) -> Effective:
 
 def as_arguments(flags: Mapping[str, Any], *tables: str) -> list[str]:
     """The flags of these tables as they were given, for another command line."""
-    given = [(setting, flags.get(_parameter(setting))) for setting in SETTINGS if setting.table in tables]
+    given = [(setting, flags.get(parameter(setting))) for setting in SETTINGS if setting.table in tables]
     arguments = [f"{setting.flag}={text}" for setting, text in given if text is not None]
     if QUEUES in tables:
         arguments += [f"--queue={queue}" for queue in flags.get("queue_rules") or ()]

@@ -8,6 +8,7 @@ import click
 
 from ..proto.progress import progress_text
 from .escape import escape, escape_lines, shorten
+from .kept import kept_files
 from .moment import instant, span
 from .options import json_option, name_argument, open_client, socket_option
 from .output import counted, fields, json_text, put, put_lines, table
@@ -26,16 +27,34 @@ _POLICY_NAMES = {"time_limit_ms": "time limit", "backoff_cap_ms": "backoff cap"}
 @click.command()
 @name_argument("id")
 @click.option("--report", "with_report", is_flag=True, help="Also the traceback of each failed attempt.")
-@click.option("--output", "with_output", is_flag=True, help="All that was captured, of every attempt.")
+@click.option(
+    "--output",
+    "with_output",
+    is_flag=True,
+    help="All that was captured, of every attempt; of the last what is in files.",
+)
 @socket_option
 @json_option
 def show(id: str, with_report: bool, with_output: bool, socket: str | None, as_json: bool) -> None:
     """Everything about job ID: state, arguments, policy, and how each attempt ended."""
-    job = open_client(socket).show(id, payload=True)
+    client = open_client(socket)
+    job = client.show(id, payload=True)
     if as_json:
         put(json_text(job))
         return
-    put_lines(job_lines(job, with_report=with_report, with_output=with_output))
+    files = kept_files(client, job) if with_output else []
+    shown = _without_last_output(job) if files else job
+    put_lines(job_lines(shown, with_report=with_report, with_output=with_output))
+    for file in files:
+        put("")
+        put_lines(file.lines())
+
+
+def _without_last_output(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The end of what is in files, and comes from there."""
+    attempt, history = job.get("attempt"), mappings(job.get("history"))
+    rows = [{**row, "output": None} if row.get("attempt") == attempt else row for row in history]
+    return {**job, "history": rows}
 
 
 def job_lines(job: Mapping[str, Any], *, with_report: bool = False, with_output: bool = False) -> list[str]:

@@ -8,13 +8,13 @@ import click
 
 from ..config.exits import Exit
 from ..config.place import NO_FILE
-from ..config.table import ACCESS, BROKER, LOG, POOL, QUEUES
+from ..config.table import ACCESS, BROKER, LOG, POOL, QUEUES, SETTINGS
 from ..proto import limits
 from .descriptors import for_pool, require
 from .escape import escape
 from .options import reload_option
 from .output import counted
-from .settingflags import as_arguments, effective_of, setting_flags
+from .settingflags import PLACES, as_arguments, effective_of, parameter, setting_flags
 
 
 @click.command()
@@ -57,7 +57,9 @@ def broker_arguments(flags: Mapping[str, Any]) -> list[str]:
 
 def pool_arguments(flags: Mapping[str, Any]) -> list[str]:
     """The same for the pool, but its app."""
-    return [_config(flags), f"--socket={flags['socket']}", *as_arguments(flags, POOL, LOG)]
+    given = [(setting, flags.get(parameter(setting))) for setting in SETTINGS if setting.name in PLACES]
+    places = [f"{setting.flag}={text}" for setting, text in given if text is not None]
+    return [_config(flags), *places, *as_arguments(flags, POOL, LOG)]
 
 
 def _config(flags: Mapping[str, Any]) -> str:

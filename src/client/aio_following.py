@@ -35,8 +35,16 @@ class AsyncFollowing:
         """The newest attempt that has said anything; 0 if none has."""
         return self._reading.attempt
 
+    @property
+    def had_bytes(self) -> int:
+        """Of that attempt: so much was written of which all came or is known to be lost."""
+        return self._reading.had_bytes
+
     async def begin(self) -> None:
-        """Count as a follower from here on, of a job that may be enqueued only afterwards. Nothing is missed then."""
+        """Count as a follower from here on, of a job that may be enqueued only afterwards. Nothing is missed then.
+
+        It is tied only when it is read from: until then it may turn out to be somebody else's job.
+        """
         await self._caller.ask(self._reading.request(0, awaited=True))
 
     async def read(self, timeout_s: float = POLL_S) -> list[Piece]:

@@ -27,7 +27,8 @@ PAUSE_S = 0.02
 
 
 class Piece(NamedTuple):
-    """What was written next on one stream: 1 is stdout, 2 stderr. `lost_bytes` before it nobody will see."""
+    """What was written next on one stream: 1 is stdout, 2 stderr. `lost_bytes` before it nobody will see; if nothing
+    came after them, `data` is empty."""
 
     stream: int
     data: bytes
@@ -49,6 +50,11 @@ class Reading:
         """Before the next request."""
         self._had = {messages.STDOUT: 0, messages.STDERR: 0}
 
+    @property
+    def had_bytes(self) -> int:
+        """Of both streams of that attempt."""
+        return sum(self._had.values())
+
     def request(self, timeout_s: float, *, awaited: bool = False) -> messages.Follow:
         """For what comes after all that was had."""
         return messages.Follow(
@@ -58,14 +64,14 @@ class Reading:
             self._had[messages.STDERR],
             round(timeout_s * 1000),
             self._lossless,
-            self._tied,
+            self._tied and not awaited,
             awaited,
         )
 
     def take(self, answer: messages.Followed) -> list[Piece]:
         """What is new in an answer."""
         self.state = answer.state
-        if answer.attempt != self.attempt:
+        if answer.attempt not in (0, self.attempt):
             self.attempt = answer.attempt
             self._had = dict.fromkeys(self._had, 0)
         pieces: list[Piece] = []
@@ -98,8 +104,16 @@ class Following:
         """The newest attempt that has said anything; 0 if none has."""
         return self._reading.attempt
 
+    @property
+    def had_bytes(self) -> int:
+        """Of that attempt: so much was written of which all came or is known to be lost."""
+        return self._reading.had_bytes
+
     def begin(self) -> None:
-        """Count as a follower from here on, of a job that may be enqueued only afterwards. Nothing is missed then."""
+        """Count as a follower from here on, of a job that may be enqueued only afterwards. Nothing is missed then.
+
+        It is tied only when it is read from: until then it may turn out to be somebody else's job.
+        """
         self._caller.ask(self._reading.request(0, awaited=True))
 
     def read(self, timeout_s: float = POLL_S) -> list[Piece]:

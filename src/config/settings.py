@@ -59,6 +59,9 @@ class PoolSettings:
     """Everything `stoker pool` can be told, beside its app. Names of user and group are not looked up yet."""
 
     socket: str
+    data: str | None = None
+    """Where its broker keeps its files; None if nobody can tell."""
+    low_water_bytes: int = _default(BROKER, "low_water_bytes")
     workers: int = _default(POOL, "workers")
     async_workers: int = _default(POOL, "async_workers")
     async_slots: int = _default(POOL, "async_slots")
@@ -102,7 +105,12 @@ def pool_settings(effective: Effective, environ: Mapping[str, str], uid: int) ->
     if group.value is not None and user is None:
         effective.mistake(At(group.origin, "pool.group"), "needs a user as well (pool.user)")
     values = _values(effective, POOL) | _values(effective, LOG)
-    return PoolSettings(socket=_path(effective, "broker.socket", socket_path, environ, uid), **values)
+    return PoolSettings(
+        socket=_path(effective, "broker.socket", socket_path, environ, uid),
+        data=_data(effective, environ, uid),
+        low_water_bytes=effective.value("broker.low_water"),
+        **values,
+    )
 
 
 def queue_rules(said: Mapping[str, Said]) -> QueueRules:
@@ -133,6 +141,14 @@ def _path(
         if line not in effective.mistakes:
             effective.mistakes.append(line)
         return ""
+
+
+def _data(effective: Effective, environ: Mapping[str, str], uid: int) -> str | None:
+    """The state directory, for a pool, which can do without."""
+    try:
+        return state_directory(effective.value("broker.data"), environ, uid)
+    except AddressError:
+        return None
 
 
 def _gid(effective: Effective, group: Said) -> int | None:

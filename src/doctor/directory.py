@@ -15,8 +15,9 @@ from ..broker.refusals import (
     JournalLostEarlierError,
     StartRefusedError,
 )
-from ..broker.regular import open_regular
+from ..broker.regular import kind_of_file, open_regular
 from ..config.people import OVERFLOW_ID
+from ..proto.statefiles import OUTPUT
 from .finding import Finding, Level
 
 CHECK = "directory"
@@ -103,6 +104,20 @@ def _modes(path: str, uid: int) -> Iterator[Finding]:
         # A broker that runs may remove a file of its own meanwhile.
         with suppress(FileNotFoundError):
             yield from _file(os.path.join(path, name), uid)
+    with suppress(FileNotFoundError):
+        yield from _output(os.path.join(path, OUTPUT))
+
+
+def _output(path: str) -> Iterator[Finding]:
+    """Files of what programs said: pools keep none where others may look."""
+    mode = os.lstat(path).st_mode
+    if not stat.S_ISDIR(mode):
+        yield Finding(
+            Level.WARNING, CHECK, f"{path}: is {kind_of_file(mode)}, not a directory", "move it away"
+        )
+    elif mode & _OTHERS_MAY_LOOK:
+        what = f"{path}: has mode {stat.S_IMODE(mode):04o}; no pool keeps output there"
+        yield Finding(Level.WARNING, CHECK, what, "chmod 700 it")
 
 
 def _file(path: str, uid: int) -> Iterator[Finding]:

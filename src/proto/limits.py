@@ -34,6 +34,13 @@ REPORT_BYTES_MAX = 8 * KIB
 OUTPUT_BYTES_MAX = 64 * KIB
 """What is kept of an attempt's output, if a pool was told to: its end, because there it went wrong."""
 
+KEEP_OUTPUT_BYTES_MIN = KIB
+"""Of a file of what a program says. A figure below is most likely one without its unit."""
+
+KEEP_OUTPUT_BYTES_MAX = 64 * GIB
+"""Of the same: more than anybody reads, and far from what a file system takes. What all files together take is
+bounded by the low-water mark of the disk, not by this."""
+
 OUTPUT_CHUNK_BYTES_MAX = 64 * KIB
 """Of what a running program says, on its way to followers: one of each stream at a time, answered when it was taken."""
 

@@ -157,7 +157,7 @@ _PROGRESS = (
 _OUTPUT_CHUNK = (
     rules.TOKEN,
     rules.integer(1, 2),
-    rules.COUNT,
+    rules.integer(0, limits.INTEGER_MAX - limits.OUTPUT_CHUNK_BYTES_MAX),
     rules.data(limits.OUTPUT_CHUNK_BYTES_MAX),
 )
 _FOLLOW = (

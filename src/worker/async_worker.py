@@ -22,8 +22,9 @@ it waits for the jobs that run. Whoever sent the signal kills it when it takes t
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 
 import anyio
@@ -34,10 +35,12 @@ from . import async_attempt, attempt, log
 from .app import App
 from .async_attempt import Strike
 from .commands.command import KIND, Rules
+from .commands.files import OutputDirectory, peer_pid
 from .commands.kind import attempt_of
 from .commands.live import LiveOutput
 from .commands.run import of_this_process
 from .context import CurrentJob, current_job, set_task_job
+from .control import Start
 from .flavour import Flavour
 from .link import HELLO_MS, Answer, HelloRefusedError, Link
 from .output import JobOutput
@@ -62,12 +65,12 @@ class AsyncWorker:
         link: Link,
         page: StartPage,
         output: JobOutput,
-        commands: Sequence[str] | None = None,
+        start: Start,
     ) -> None:
-        """`commands`: see `control.Start`."""
         self._flavour = flavour
         self._output = output
-        self._programs = None if commands is None else Rules(commands)
+        self._programs = None if start.commands is None else Rules(start.commands)
+        self._directory = OutputDirectory(start.data, start.low_water_bytes)
         self._handlers = app.handlers
         self._hooks = app.hooks
         self._link = link
@@ -163,6 +166,7 @@ class AsyncWorker:
             await anyio.sleep(backoff_ms / 1000)
             backoff_ms = min(backoff_ms * 2, BACKOFF_MS_MAX)
         self._page.say_welcomed()
+        self._directory.broker_pid = peer_pid(self._link.fileno())
         for live in self._live.values():
             live.connected()
         self._start_jobs()
@@ -238,7 +242,8 @@ class AsyncWorker:
         set_task_job(CurrentJob(job.id, job.attempt, token, job.kind, job.queue, headers, deadline, reporter))
         reporter.begin(token)
         if self._programs is not None and job.kind == KIND:
-            done = await attempt_of(token, job.payload, strike, self._programs, self._live[token])
+            open_files = partial(self._directory.open, job.number, job.attempt)
+            done = await attempt_of(token, job.payload, strike, self._programs, self._live[token], open_files)
             reporter.end()
             return done
         self._output.begin(token)

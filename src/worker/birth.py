@@ -120,7 +120,7 @@ def _worker(
         from .async_worker import AsyncWorker
 
         link = Link(start.socket, greet, waits=False)
-        worker = AsyncWorker(app, flavour, link, page, output, start.commands)
+        worker = AsyncWorker(app, flavour, link, page, output, start)
     return worker
 
 

@@ -54,6 +54,10 @@ class Start(NamedTuple):
     """Say which files were imported."""
     commands: Sequence[str] | None = None
     """Programs that jobs may run, by absolute path; none of them: every program. None: no jobs are programs."""
+    data: bytes = b""
+    """The state directory, in which files of what they say are kept; empty if it is not known."""
+    low_water_bytes: int = 0
+    """They are not written when less than this is free there."""
 
 
 class Fork(NamedTuple):

@@ -1,5 +1,6 @@
 """A pool as one call: what `stoker pool APP --workers N` runs."""
 
+import os
 from collections.abc import Sequence
 
 import trio
@@ -27,6 +28,8 @@ def main(
     recycling: Recycling = NEVER,
     watch: bool = False,
     commands: Sequence[str] | None = None,
+    data: str = "",
+    low_water_bytes: int = limits.LOW_WATER_BYTES,
 ) -> int:
     """Run a pool of `workers` for the app `module:name` until it is told to end; the exit code.
 
@@ -36,7 +39,8 @@ def main(
     jobs may go on after TERM, `memory_max` what a job of a kind without a limit may take in bytes, 0 for
     all there is, `output` what becomes of what they print, `recycling` when workers are replaced, `watch`
     whether the code is loaded anew when its files change, `commands` which programs jobs may run (none: all;
-    None: jobs are no programs). Blocks, takes over TERM, INT and HUP, and is for
+    None: jobs are no programs), `data` the state directory of the broker, where files of what these say are
+    kept as long as `low_water_bytes` are free (empty: nowhere). Blocks, takes over TERM, INT and HUP, and is for
     the main thread.
     """
     if not 1 <= workers <= limits.LIST_ITEMS_MAX:
@@ -46,6 +50,7 @@ def main(
     if not 1 <= async_slots <= limits.SLOTS_MAX:
         raise ValueError(f"async_slots must be from 1 to {limits.SLOTS_MAX}, not {async_slots}")
     process.set_name(process.POOL_NAME)
+    socket = _absolute(socket)
     set_form(output.form)
     writer = Writer()
     try:
@@ -63,9 +68,18 @@ def main(
             recycling=recycling,
             watch=watch,
             commands=commands,
+            # As bytes, because a name of a file need not be text.
+            data=os.fsencode(os.path.abspath(data)) if data else b"",
+            low_water_bytes=low_water_bytes,
             say=writer.say,
             write=writer.write,
         )
         return int(trio.run(supervisor.run))
     finally:
         writer.close()
+
+
+def _absolute(socket: str) -> str:
+    """By which programs find it that run elsewhere; as it is, where that would be longer than the kernel allows."""
+    absolute = os.path.abspath(socket)
+    return absolute if len(os.fsencode(absolute)) <= limits.SOCKET_PATH_BYTES_MAX else socket

@@ -91,6 +91,8 @@ class Supervisor:
         recycling: Recycling = NEVER,
         watch: bool = False,
         commands: Sequence[str] | None = None,
+        data: bytes = b"",
+        low_water_bytes: int = 0,
         say: Callable[..., None],
         write: Callable[[bytes], None],
     ) -> None:
@@ -106,6 +108,8 @@ class Supervisor:
             *output,
             watch=watch,
             commands=commands,
+            data=data,
+            low_water_bytes=low_water_bytes,
         )
         wanted = {
             Flavour.PLAIN: (workers, 1),

@@ -292,6 +292,22 @@ def test_broken_storage_releases_nothing_ever_again(bench: Bench, *, stored: boo
     assert (bench.released, bench.reports) == ([], ["JournalBrokenError"])
 
 
+@pytest.mark.parametrize("error", [None, JournalBrokenError])
+def test_rows_that_go_are_told_when_that_is_stored_and_only_then(
+    bench: Bench, error: type[JournalBrokenError] | None
+) -> None:
+    told: list[Sequence[int]] = []
+    bench.committer.deleted = told.append
+    if error is not None:
+        bench.journal.fail_commit(1, error)
+    bench.pending = Changes(deleted=[(4, "job-4", b"", 0), (7, "job-7", b"", 0)])
+    bench.committer.add([answer(1)])
+    bench.committer.flush()
+    assert told == []
+    bench.runner.do_all()
+    assert told == ([[4, 7]] if error is None else [])
+
+
 def test_look_up_that_breaks_ends_the_broker_too(bench: Bench) -> None:
     def look(_: Journal) -> int:
         raise JournalBrokenError("damaged row")

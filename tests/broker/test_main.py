@@ -24,6 +24,7 @@ from stoker.broker.main import serve_to_the_end
 from stoker.broker.memory import MemoryJournal
 from stoker.config.exits import Exit
 from stoker.config.settings import BrokerSettings
+from stoker.proto.statefiles import OUTPUT
 
 pytestmark = pytest.mark.slow
 
@@ -158,6 +159,14 @@ def test_fifo_in_the_place_of_the_ballast_is_refused_before_anything_opens_it(pl
     assert code == Exit.DATA_REFUSED
     assert f"{places.data / BALLAST}: is a FIFO, not a file; move it away" in lines[0]
     assert not (places.data / JOURNAL).exists()
+
+
+def test_file_in_place_of_the_directory_of_outputs_keeps_no_broker_from_starting(places: Places) -> None:
+    places.data.mkdir(mode=0o700)
+    (places.data / OUTPUT).touch()
+    with broker(places):
+        assert "no_output_directory" in places.log.read_text()
+    assert (places.data / OUTPUT).is_file()
 
 
 def test_path_that_holds_a_file_is_refused(places: Places) -> None:

@@ -44,7 +44,7 @@ def test_every_option_has_its_field(socket_path: str, stoker: CommandLine) -> No
     options = (
         "--directory /tmp --env A=b=c --env D= --pass-env SECRET --pass-env TOKEN --stdin /etc/motd "
         "--limit memory_bytes=512MiB --limit cpu_s=60 --ok 0,3 --retry 4 --permanent 5,6 --stdout-max 1MiB "
-        "--stderr-max 10 --grace 500ms --id a --queue q --attempts-max 3"
+        "--stderr-max 10 --keep-output 10MiB --grace 500ms --id a --queue q --attempts-max 3"
     )
     message, argv, kwargs = sent(socket_path, stoker, *options.split(), "true")
     assert (message.id, message.queue, message.attempts_max, argv) == ("a", "q", 3, ["true"])
@@ -60,6 +60,7 @@ def test_every_option_has_its_field(socket_path: str, stoker: CommandLine) -> No
         "permanent": [5, 6],
         "stdout_bytes_max": 1024 * 1024,
         "stderr_bytes_max": 10,
+        "keep_output_bytes": 10 * 1024 * 1024,
         "grace_s": 0.5,
     }
 
@@ -93,6 +94,7 @@ def test_paths_are_those_of_whoever_runs_it(
         (["--limit", "cpu_s=1h", "true"], "is not like memory_bytes=512MiB"),
         (["--limit", "memory=1", "true"], "no limit is called 'memory'"),
         (["--stdout-max", "0", "true"], "is not"),
+        (["--keep-output", "1023", "true"], "is not"),
         (["--at", "2030-01-01", "--delay", "1s", "true"], "Give either --at or --delay"),
         (["--nonsense", "true"], "No such option"),
     ],

@@ -39,9 +39,15 @@ def test_every_setting_has_its_flag() -> None:
     assert set(found) == {"--config", "--queue", *(setting.flag for setting in SETTINGS)}
 
 
-def test_pool_has_its_own_flags_and_the_socket() -> None:
+def test_pool_has_its_own_flags_and_those_that_say_where_its_broker_is() -> None:
     found = {flag for flags in parameters(POOL).values() for flag in flags}
-    assert found == {"--config", "--socket", *(s.flag for s in SETTINGS if s.table == POOL)}
+    assert found == {
+        "--config",
+        "--socket",
+        "--data",
+        "--low-water",
+        *(s.flag for s in SETTINGS if s.table == POOL),
+    }
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
@@ -64,7 +70,7 @@ def test_flags_are_passed_on_as_they_were_given() -> None:
     assert as_arguments(FLAGS, POOL) == ["--workers=3", "--name=shop"]
 
 
-def test_up_tells_both_programs_the_file_and_the_socket_it_found_and_the_flags_it_was_given() -> None:
+def test_up_tells_both_programs_the_file_and_the_places_it_found_and_the_flags_it_was_given() -> None:
     flags = FLAGS | {"socket": "/s", "data": "/d", "config": "/etc/stoker/stoker.toml", "queue_rules": ()}
     assert broker_arguments(flags) == [
         "--config=/etc/stoker/stoker.toml",
@@ -73,7 +79,7 @@ def test_up_tells_both_programs_the_file_and_the_socket_it_found_and_the_flags_i
     ]
     assert pool_arguments(flags) == [
         "--config=/etc/stoker/stoker.toml",
-        *("--socket=/s", "--workers=3", "--name=shop"),
+        *("--socket=/s", "--data=/d", "--low-water=64MiB", "--workers=3", "--name=shop"),
     ]
 
 

@@ -12,7 +12,8 @@ def reading(*, lossless: bool = False, tied: bool = False) -> Reading:
 
 def test_next_request_asks_for_what_comes_after_all_that_was_had() -> None:
     read = reading(lossless=True, tied=True)
-    assert read.request(0, awaited=True) == Follow("a", 0, 0, 0, 0, True, True, True)
+    # What it is tied to may turn out to be somebody else's until it is enqueued.
+    assert read.request(0, awaited=True) == Follow("a", 0, 0, 0, 0, True, False, True)
     assert read.take(Followed("a", None, 1, [[STDOUT, 0, b"one"], [STDERR, 0, b"er"]])) == [
         Piece(STDOUT, b"one"),
         Piece(STDERR, b"er"),
@@ -31,6 +32,13 @@ def test_another_attempt_begins_anew() -> None:
     read.take(Followed("a", None, 1, [[STDOUT, 0, b"one"]]))
     assert read.take(Followed("a", None, 2, [[STDOUT, 0, b"two"]])) == [Piece(STDOUT, b"two")]
     assert read.request(1) == Follow("a", 2, 3, 0, 1000)
+
+
+def test_answer_of_a_broker_that_knows_no_attempt_changes_nothing() -> None:
+    read = reading()
+    read.take(Followed("a", None, 1, [[STDOUT, 0, b"one"]]))
+    assert read.take(Followed("a", None, 0, [])) == []
+    assert read.request(1) == Follow("a", 1, 3, 0, 1000)
 
 
 def test_end_has_the_state() -> None:

@@ -27,7 +27,7 @@ def made_broker(found: Effective) -> BrokerSettings:
 
 def test_defaults_are_those_of_the_table() -> None:
     assert made_broker(effective()) == BrokerSettings(socket="/s", data="/d")
-    assert pool_settings(effective(), {}, 1000) == PoolSettings(socket="/s")
+    assert pool_settings(effective(), {}, 1000) == PoolSettings(socket="/s", data="/d")
 
 
 def test_values_reach_their_fields() -> None:

@@ -75,6 +75,19 @@ def test_file_that_others_may_read_is_a_warning(state: Path) -> None:
     ]
 
 
+def test_output_that_others_may_look_at_or_that_is_no_directory_is_a_warning(state: Path) -> None:
+    output = state / "output"
+    output.mkdir(mode=0o700)
+    assert worst(check_state(str(state), UID)) is Level.OK
+    output.chmod(0o750)
+    (*_, finding) = check_state(str(state), UID)
+    assert (finding.level, finding.advice) == (Level.WARNING, "chmod 700 it")
+    output.rmdir()
+    output.symlink_to("/")
+    (*_, finding) = check_state(str(state), UID)
+    assert (finding.level, finding.advice) == (Level.WARNING, "move it away")
+
+
 @pytest.mark.parametrize("mode", [0o777, 0o707])
 def test_directory_that_cannot_be_made_safely_is_an_error(state: Path, mode: int) -> None:
     state.chmod(mode)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.stack import Stack
+from support.stack import APPS, Stack
 from support.waiting import wait_until
 
 from stoker.client.handle import JobHandle
@@ -177,6 +177,25 @@ def test_next_pool_of_a_broker_leaves_the_others_alone(stack: Stack, tmp_path: P
     assert job.wait(20).state == "cancelled"
     first.terminate()
     assert first.wait(10) == 0
+
+
+def test_program_finds_the_broker_wherever_it_runs(short_directory: Path) -> None:
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        stack.start_pool("trials:app", 1, "--commands", "--socket", os.path.relpath(stack.socket, APPS))
+        job = run(stack, "sh", "-c", "echo $STOKER_SOCKET")
+        assert job.wait(20).is_done
+        assert stack.client.show(job.id)["history"][0]["output"] == f"{stack.socket}\n"
+
+
+@pytest.mark.parametrize("at", [1, 200_000])
+def test_limit_of_output_holds_to_the_byte(stack: Stack, at: int) -> None:
+    ends = {}
+    for count in (at, at + 1):
+        argv = ["head", "-c", str(count), "/dev/zero"]
+        job = stack.client.enqueue("command", [argv], {"stdout_bytes_max": at}, attempts_max=1)
+        ends[count] = job.wait(20).state
+    assert ends == {at: "done", at + 1: "dead"}
 
 
 def test_drain_lets_a_program_finish(stack: Stack) -> None:

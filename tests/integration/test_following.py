@@ -120,6 +120,30 @@ def test_killing_whoever_is_attached_ends_only_what_is_tied_to_it(stack: Stack, 
     assert outcome.state == ("cancelled" if options else "done")
 
 
+def test_job_that_was_somebody_elses_is_not_tied_to_whoever_was_refused(stack: Stack) -> None:
+    job = stack.client.enqueue("command", [["sleep", "1"]], id="victim")
+    assert ended(stoker(stack, "run", "--wait", "--tied", "--id", "victim", "--", "echo"))[0] == 4
+    assert job.wait(20).state == "done"
+
+
+def test_attempts_are_told_apart(stack: Stack, tmp_path: Path) -> None:
+    script = f"echo one; [ -e {tmp_path}/mark ] || {{ touch {tmp_path}/mark; exit 3; }}"
+    words = ("--attempts-max", "2", "--backoff", "100ms", "--", "sh", "-c", script)
+    assert ended(stoker(stack, "run", "--wait", *words)) == (0, b"one\none\n", b"stoker: attempt 2\n")
+
+
+def test_program_that_ended_in_time_is_done_however_slow_its_reader_is(stack: Stack) -> None:
+    words = ("--time-limit", "3s", "--", "head", "-c", "450000", "/dev/zero")
+    attached = stoker(stack, "run", "--wait", *words)
+    assert attached.stdout is not None
+    os.read(attached.stdout.fileno(), 1)
+    assert stack.client.wait(only_job(stack), timeout_s=20).state == "done"
+    code, out, err = ended(attached)
+    # What came too late for it is told.
+    lost = int(err.split()[3]) if err else 0
+    assert (code, 1 + len(out) + lost) == (0, 450_000)
+
+
 # --- tail ------------------------------------------------------------------------------------------------------
 
 
@@ -134,6 +158,16 @@ def test_tail_says_what_was_said_and_goes_on_if_told_to(stack: Stack, tmp_path: 
     go.touch()
     assert ended(following) == (0, b"two\n", b"")
     assert ended(stoker(stack, "tail", "-f", job.id)) == (0, b"one\ntwo\n", b"")
+
+
+def test_tail_of_what_never_pauses_ends_and_has_no_gap(stack: Stack, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    job = put(stack, f"seq 1000000; touch {mark}; while :; do echo y; sleep 0.05; done")
+    wait_until(mark.exists, "it has said much")
+    code, out, err = ended(stoker(stack, "tail", job.id))
+    assert (code, out.endswith(b"y\n"), err) == (0, True, b"")
+    job.cancel()
+    assert job.wait(20).state == "cancelled"
 
 
 def test_tail_of_a_job_that_waits_says_so(stack: Stack) -> None:
@@ -161,6 +195,41 @@ def test_nothing_is_lost_or_doubled_through_kills_of_the_broker(stack: Stack) ->
                 kills += 1
     assert (following.state, kills) == ("done", 3)
     assert hashlib.sha256(said).digest() == hashlib.sha256(ALL).digest()
+
+
+def test_slow_reader_of_all_and_quick_one_of_some_come_back_to_what_there_was(stack: Stack) -> None:
+    """Whoever is back first after a restart, the program waits for the one who wants all of it."""
+    job = put(stack, f"exec seq {LINES}", delay_s=0.5)
+    said = bytearray()
+    with (
+        stack.client.follow(job.id, lossless=True) as following,
+        Client(stack.socket).follow(job.id) as other,
+    ):
+        reader = threading.Thread(target=lambda: [None for _ in other])
+        reader.start()
+        said += b"".join(piece.data for piece in following.read())
+        stack.kill_broker()
+        stack.start_broker()
+        wait_until(lambda: stack.holder_pid(job.id), "its worker is back")
+        threading.Event().wait(1.0)
+        for piece in following:
+            assert piece.lost_bytes == 0
+            said += piece.data
+        reader.join(20)
+    assert hashlib.sha256(said).digest() == hashlib.sha256(ALL).digest()
+
+
+def test_flood_is_followed_on_after_a_restart_of_the_broker(stack: Stack) -> None:
+    job = put(stack, "exec yes")
+    with stack.client.follow(job.id) as following:
+        for _ in range(3):
+            assert following.read()
+        stack.kill_broker()
+        stack.start_broker()
+        for _ in range(10):
+            assert following.read(5)
+    job.cancel()
+    assert job.wait(20).state == "cancelled"
 
 
 def test_attempt_that_ends_with_its_worker_is_followed_by_the_next(stack: Stack) -> None:

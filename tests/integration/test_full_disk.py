@@ -1,20 +1,18 @@
 """A real disk that fills up: enqueues are refused in time, everything else goes on, and all is kept."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.small_disk import MOUNTING
+from support.small_disk import small_disk as mounted
 from support.stack import Stack
 from support.waiting import wait_until
 
 from stoker.proto.errors import RefusedError, StorageFullError
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root"),
-]
+pytestmark = [pytest.mark.slow, MOUNTING]
 
 DISK_MIB = 96
 PAYLOAD = b"x" * 500_000
@@ -23,15 +21,8 @@ PAYLOAD = b"x" * 500_000
 @pytest.fixture
 def small_disk(short_directory: Path) -> Iterator[Path]:
     """A file system of its own, gone at the end."""
-    place = short_directory / "disk"
-    place.mkdir(mode=0o700)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}M,mode=0700", "none", str(place)], check=False
-    )
-    if mounted.returncode:
-        pytest.skip("this root may not mount")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    with mounted(short_directory / "disk", f"{DISK_MIB}M") as place:
+        yield place
 
 
 @pytest.fixture

@@ -164,6 +164,22 @@ def test_pool_runs_its_app_as_the_user_it_was_given(host: Host) -> None:
         assert process.wait(30) == 0
 
 
+def test_pool_of_another_user_keeps_no_output_in_files_and_starts_nothing(host: Host, tmp_path: Path) -> None:
+    users = ("--user", str(UID), "--group", str(GROUP))
+    data = ("--data", str(host.directory / "data"))
+    process = host.spawn(python_for_all(), "pool", "tasks:app", "--workers", "1", "--commands", *users, *data)
+    try:
+        wait_until(lambda: len(host.workers()) == 2, f"the pool is there: {host.log}", deadline_s=30)
+        kept = {"keep_output_bytes": 5000}
+        outcome = host.client.enqueue("command", [["touch", str(tmp_path / "mark")]], kept).wait(timeout_s=30)
+        assert (outcome.state, outcome.outcome) == ("dead", "permanent")
+        assert "run it as the user of its broker" in outcome.reason
+        assert list((host.directory / "data" / "output").iterdir()) == []
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
 def test_pool_that_became_another_user_still_ends_with_who_started_it(short_directory: Path) -> None:
     host = Host(short_directory)
     flags = ("--workers", "1", "--user", str(UID), "--group", str(GROUP))

@@ -103,7 +103,8 @@ class Stack:
 
     def start_pool(self, app: str, workers: int, *options: str, **environment: str) -> None:
         """Start a pool and wait until all its workers are idle."""
-        arguments = ("pool", app, "--workers", str(workers), "--socket", self.socket, *options)
+        places = ("--socket", self.socket, "--data", str(self.data))
+        arguments = ("pool", app, "--workers", str(workers), *places, *options)
         self.pool = self._spawn("pool", *arguments, **self.pool_environment, **environment)
         wait_until(lambda: self.idle_count() >= workers, f"{workers} idle workers", deadline_s=START_S)
 

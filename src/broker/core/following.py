@@ -94,9 +94,10 @@ class _Followed:
         came = self.came.get(stream, 0)
         data = data[max(came - offset, 0) :]
         offset = max(offset, came)
-        if not data:
-            return
         self.came[stream] = offset + len(data)
+        if not data:
+            # The worker has dropped all up to here.
+            return
         self._append(stream, offset, data)
         while self.held_bytes > limits.FOLLOWED_BYTES_MAX:
             _, _, dropped = self.pieces.popleft()
@@ -130,7 +131,12 @@ class _Followed:
             found.append([stream, offset + had, fresh])
             room -= len(fresh) + PIECE_BYTES
             if room <= 0:
-                break
+                return found
+        told = {piece[0] for piece in found}
+        for stream, came in self.came.items():
+            if stream not in told and follower.has_had(self.attempt, stream) < came:
+                # What there was is dropped, and perhaps nothing comes behind it by which that would be seen.
+                found.append([stream, came, b""])
         return found
 
     def _not_had_by(self, follower: _Follower) -> list[Piece]:
@@ -186,6 +192,12 @@ class Following:
         followed = self._followed.get(id)
         return followed is not None and bool(followed.state)
 
+    def revived(self, id: str) -> None:
+        """It is not finished: perhaps it was, and is to run again."""
+        followed = self._followed.get(id)
+        if followed is not None:
+            followed.state, followed.forget_by_ms = "", None
+
     def follow(self, event: Received, message: messages.Follow, lease: Lease | None, state: str) -> None:
         """Answer with what there is that it has not had, else when there is something, or after its timeout.
 
@@ -195,7 +207,7 @@ class Following:
         if followed is None:
             if state:
                 self._memory.answer(
-                    event.connection, event.request, messages.Followed(message.id, state, 0, [])
+                    event.connection, event.request, messages.Followed(message.id, state, message.attempt, [])
                 )
                 return
             if len(self._followed) >= limits.FOLLOWED_MAX:
@@ -238,7 +250,8 @@ class Following:
             return
         is_end = bool(followed.state) and not news
         state = followed.state if is_end else None
-        answer = messages.Followed(followed.id, state, followed.attempt, news)
+        attempt = followed.attempt or follower.had.attempt
+        answer = messages.Followed(followed.id, state, attempt, news)
         self._memory.effects.append(fx.Answer(follower.connection, follower.request, answer, now=bool(news)))
         self._open.discard((follower.connection, follower.request))
         follower.request, follower.deadline_ms = None, None
@@ -259,8 +272,7 @@ class Following:
         followed = self._followed.get(job.id) if self._followed else None
         if followed is None:
             return None
-        # It may have been dead, and revived.
-        followed.state, followed.forget_by_ms = "", None
+        self.revived(job.id)
         followed.told = followed.policy
         return followed.policy
 

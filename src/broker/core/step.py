@@ -270,6 +270,8 @@ class Core:
         if job is None and finished is None and not (message.awaited or self._following.is_over(message.id)):
             self._reporting.not_found(event, message.id)
         elif self._waiting.may_wait(event):
+            if job is not None:
+                self._following.revived(message.id)
             lease = self._leasing.leases.get(job.token) if job is not None else None
             self._following.follow(event, message, lease, "" if finished is None else str(finished.state))
 

@@ -9,6 +9,7 @@ program lives.
 """
 
 import select
+import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -16,8 +17,10 @@ from functools import partial
 import anyio
 
 from ...proto import limits, messages
+from .files import OutputFiles
 from .filter import OutputLimitError
 from .live import LiveOutput
+from .pace import OF_THIS_PROCESS
 from .program import Program
 from .sentinels import Running, SentinelLostError, Sentinels
 from .sinks import DISCARD
@@ -36,13 +39,19 @@ class Attendance:
         stdin: Stdin,
         live: LiveOutput,
         bytes_max: tuple[int | None, int | None] = (None, None),
+        files: OutputFiles | None = None,
     ) -> None:
-        """`bytes_max`: of stdout and of stderr, beyond which `attend` ends the program and raises OutputLimitError."""
+        """`bytes_max`: of stdout and of stderr, beyond which `attend` ends the program and raises OutputLimitError.
+        `files` get what it writes as well, and stay the caller's to close."""
         self._sentinels = sentinels
         self._program = program
         self._live = live
-        said = (partial(live.add, messages.STDOUT), partial(live.add, messages.STDERR))
+        self._files = files
+        add = live.add if files is None else self._add
+        said = (partial(add, messages.STDOUT), partial(add, messages.STDERR))
         self._streams = Streams(stdin, DISCARD, DISCARD, said)
+        self._naps: dict[Stream, float] = {}
+        """Streams that are not read until then, for the sake of others."""
         self._full: dict[Stream, int] = {}
         """Streams that are not read for now, by their numbers."""
         self._bounded = dict(zip(self._outputs, bytes_max, strict=True))
@@ -63,6 +72,11 @@ class Attendance:
         named = zip(("stdout", "stderr"), self._outputs, strict=True)
         return (name for name, stream in named if stream.is_held)
 
+    def _add(self, number: int, data: bytes) -> None:
+        assert self._files is not None
+        self._files.add(number, data)
+        self._live.add(number, data)
+
     async def attend(self, grace_s: float) -> Ended:
         """Run it until nothing of it is left. StartError, SentinelLostError, OutputLimitError."""
         with closing(self._streams):
@@ -72,9 +86,16 @@ class Attendance:
                 running = await self._sentinels.start(self._program, self._streams.descriptors)
             assert running is not None
             self._streams.started()
-            with select.epoll() as epoll, self._listening(epoll):
-                self._watch(epoll, running)
-                await self._see_to_the_end(epoll, running, grace_s)
+            # Of one that was over in a moment that is told with its start, and all it wrote is in the pipes.
+            self.ended = running.look()
+            if self.ended is not None:
+                self._read_rest()
+            else:
+                with select.epoll() as epoll, self._listening(epoll):
+                    self._watch(epoll, running)
+                    await self._see_to_the_end(epoll, running, grace_s)
+            for stream in self._outputs:
+                self._check_limit(stream)
         assert self.ended is not None
         return self.ended
 
@@ -99,11 +120,23 @@ class Attendance:
 
     async def _await_end(self, epoll: select.epoll, running: Running) -> Ended:
         while (ended := running.look()) is None:
-            await anyio.wait_readable(epoll.fileno())
+            await self._ready(epoll)
             # That of its sentinel, if it is among them, is looked at next.
             for fd, _ in epoll.poll(0):
                 self._serve(epoll, fd)
         return ended
+
+    async def _ready(self, epoll: select.epoll) -> None:
+        """Something is to be served, or a nap is over."""
+        if not self._naps:
+            await anyio.wait_readable(epoll.fileno())
+            return
+        with anyio.move_on_after(min(self._naps.values()) - time.monotonic()):
+            await anyio.wait_readable(epoll.fileno())
+        now_s = time.monotonic()
+        for stream in [stream for stream, until_s in self._naps.items() if until_s <= now_s]:
+            del self._naps[stream]
+            epoll.register(stream.fileno(), select.EPOLLIN)
 
     def _serve(self, epoll: select.epoll, fd: int) -> None:
         feed = self._streams.feed
@@ -113,12 +146,16 @@ class Attendance:
         for number, stream in enumerate(self._outputs, messages.STDOUT):
             if fd != stream.fileno():
                 continue
+            before = stream.total_bytes
             if self._live.is_full(number):
                 # Not to be told of it at all: the end of a pipe is always told.
                 epoll.unregister(fd)
                 self._full[stream] = number
             elif not self._read(stream):
                 epoll.unregister(fd)
+            elif nap_s := OF_THIS_PROCESS.nap_s(stream.total_bytes - before):
+                epoll.unregister(fd)
+                self._naps[stream] = time.monotonic() + nap_s
 
     @contextmanager
     def _listening(self, epoll: select.epoll) -> Generator[None]:
@@ -139,10 +176,13 @@ class Attendance:
     def _read(self, stream: Stream) -> bool:
         """Once; whether there may be more."""
         is_open = stream.read_once()
+        self._check_limit(stream)
+        return is_open
+
+    def _check_limit(self, stream: Stream) -> None:
         bytes_max = self._bounded.get(stream)
         if bytes_max is not None and stream.total_bytes > bytes_max:
             raise OutputLimitError(f"output limit: more than {bytes_max} bytes")
-        return is_open
 
     def _read_rest(self) -> None:
         """What is in the pipes now is all."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from ...proto import limits
 from .program import UMASK_DEFAULT, Program, ProgramError, encoded, encoded_arguments
 
 KIND = "command"
@@ -59,6 +60,8 @@ class Command:
     stdout_bytes_max: int | None = None
     """More than that is an error; None: all but its end is dropped."""
     stderr_bytes_max: int | None = None
+    keep_output_bytes: int | None = None
+    """So much of each stream of each attempt goes to a file; None: there is none."""
     grace_s: float = GRACE_S
 
     def program(self, env: Mapping[bytes, bytes]) -> Program:
@@ -90,6 +93,10 @@ class Command:
         for name in ("stdout_bytes_max", "stderr_bytes_max"):
             value = getattr(self, name)
             _require(value is None or (type(value) is int and value > 0), name, "a number of bytes above 0")
+        least, most = limits.KEEP_OUTPUT_BYTES_MIN, limits.KEEP_OUTPUT_BYTES_MAX
+        kept = self.keep_output_bytes
+        is_size = kept is None or (type(kept) is int and least <= kept <= most)
+        _require(is_size, "keep_output_bytes", f"a number of bytes from {least} to {most}")
         is_time = _is(self.grace_s, int, float) and 0 <= self.grace_s <= GRACE_S_MAX
         _require(is_time, "grace_s", f"seconds from 0 to {GRACE_S_MAX}")
 

@@ -6,6 +6,7 @@ back.
 """
 
 import errno
+import math
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -18,12 +19,14 @@ from ...proto import limits
 from ...proto.work import Ack, Nack, Release
 from .. import attempt
 from ..async_attempt import Strike
+from ..context import running_job
 from ..payload import PayloadError, fitting_arguments
 from ..report import cut, reason_of, report_of
 from ..signature import fit_of
 from ..startpage import Token
 from .attend import Attendance
 from .command import Command, Rules
+from .files import OpenFiles, OutputFiles, nowhere
 from .filter import OutputLimitError
 from .live import LiveOutput
 from .program import ProgramError
@@ -34,6 +37,9 @@ from .talk import Ended
 
 SHORT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 """The machine has not enough of something: no fault of the job's."""
+
+ANSWER_S = 1.0
+"""So long before the end of its time an attempt whose program has ended waits for followers no more."""
 
 SHORT_S = 1.0
 """So long a worker waits before it gives such a job back, and takes another."""
@@ -48,11 +54,16 @@ async def command(argv: Sequence[str], **options: Any) -> None:
 
 
 async def attempt_of(
-    token: Token, payload: bytes, strike: Strike, rules: Rules, live: LiveOutput
+    token: Token,
+    payload: bytes,
+    strike: Strike,
+    rules: Rules,
+    live: LiveOutput,
+    open_files: OpenFiles = nowhere,
 ) -> Ack | Nack | Release:
     """One attempt: run what the payload says, until nothing of it is left and who follows it has had his time.
 
-    Raises nothing but a cancellation from elsewhere.
+    `open_files` makes files of what it says, if they are asked for. Raises nothing but a cancellation from elsewhere.
     """
     begun_s = time.monotonic()
     try:
@@ -61,25 +72,38 @@ async def attempt_of(
         rules.check(command)
     except (PayloadError, ProgramError) as error:
         return Nack(token, "permanent", cut(str(error), limits.REASON_BYTES_MAX))
-    life = _Attempt(token, command, begun_s, live)
+    life = _Attempt(token, command, begun_s, live, open_files)
+    answer: Ack | Nack | Release | None = None
     with anyio.CancelScope() as scope:
         strike.cancel = scope.cancel
         answer = await life.run()
-        await live.finish()
+        await live.finish(_left_s())
+    if answer is not None:
+        # However long its followers took: the program has ended as it did.
         return answer
     live.end_soon()
     await live.finish()
     return life.struck(strike.reason or "cancelled")
 
 
+def _left_s() -> float:
+    """Of the time of this attempt, without what it takes to answer."""
+    job = running_job()
+    return math.inf if job is None else max(0.0, job.deadline - time.monotonic() - ANSWER_S)
+
+
 class _Attempt:
     """One command in its attempt."""
 
-    def __init__(self, token: Token, command: Command, begun_s: float, live: LiveOutput) -> None:
+    def __init__(
+        self, token: Token, command: Command, begun_s: float, live: LiveOutput, open_files: OpenFiles
+    ) -> None:
         self._token = token
         self._command = command
         self._begun_s = begun_s
         self._live = live
+        self._open_files = open_files
+        self._files: OutputFiles | None = None
         self._attendance: Attendance | None = None
 
     async def run(self) -> Ack | Nack | Release:
@@ -100,6 +124,9 @@ class _Attempt:
             return self._failed("crash", str(error))
         except Exception as error:  # noqa: BLE001 - a fault of stoker's must not end the worker
             return self._failed("error", reason_of(error), report_of(error))
+        finally:
+            if self._files is not None:
+                self._files.close()
 
     def _prepared(self) -> Attendance:
         command = self._command
@@ -108,7 +135,9 @@ class _Attempt:
             stdin = Path(command.directory, command.stdin_file)
         program = command.program(environment(command.env, command.pass_env))
         bytes_max = (command.stdout_bytes_max, command.stderr_bytes_max)
-        return Attendance(of_this_process(), program, stdin, self._live, bytes_max)
+        if command.keep_output_bytes is not None:
+            self._files = self._open_files(command.keep_output_bytes)
+        return Attendance(of_this_process(), program, stdin, self._live, bytes_max, self._files)
 
     def _answer(self, ended: Ended) -> Ack | Nack:
         command = self._command
@@ -158,6 +187,7 @@ class _Attempt:
             "memory_peak_bytes": ended.memory_peak_bytes,
             "cpu_ms": ended.cpu_ms,
             "left_count": ended.left_count,
+            **(self._files.result if self._files is not None else {}),
         }
 
     def _notes(self) -> str:
@@ -168,6 +198,7 @@ class _Attempt:
         notes = (
             [f"{ended.left_count} processes that it had left behind were killed"] if ended.left_count else []
         )
+        notes += self._files.notes if self._files is not None else []
         notes += [f"its {name} was held open by another process" for name in attendance.held()]
         return "\n".join(notes)
 

@@ -12,8 +12,8 @@ meanwhile:
     BLOCK  nothing is dropped: the stream `is_full` and not to be read, so that the program waits in its write
 
 After the loss of a connection nobody knows whether there are followers still, for they have lost theirs too.
-With BLOCK nothing is sent then until the broker says again that somebody follows; if it does not within
-RETURN_S, nobody does.
+With BLOCK nothing is sent then, to nobody, until the broker says again that somebody follows who wants all of it; if it
+does not within RETURN_S, nobody does.
 
 Does no I/O and knows no clock: `ask` sends a chunk and has its answer come back, `later` calls after a while.
 """
@@ -99,8 +99,9 @@ class LiveOutput:
         self._ask = ask
         self._later = later
         self._policy = policy or ""
-        self._is_told = True
-        """On this connection, what the policy is."""
+        self._is_connected = True
+        self._awaits_lossless = False
+        """Followers for whom nothing is dropped were there when the connection was lost, and may come back."""
         self._losses = 0
         self._is_ending = False
         self._streams = {number: _Stream(number) for number in (messages.STDOUT, messages.STDERR)}
@@ -125,20 +126,26 @@ class LiveOutput:
         self._is_ending = True
         self.has_room()
 
-    async def finish(self) -> None:
-        """It has ended: wait until followers have taken all, for as long as they may keep it waiting."""
-        if not self._policy:
-            return
-        linger_until = anyio.current_time() + LINGER_S
+    async def finish(self, within_s: float = math.inf) -> None:
+        """It has ended: wait until followers have taken all, for as long as they may keep it waiting, and no longer than
+        that. What they are too late for is told as a gap."""
+        begun_s = anyio.current_time()
         with anyio.CancelScope() as scope:
-            while self._policy and any(stream.next < stream.end for stream in self._streams.values()):
-                scope.deadline = math.inf if self._blocks else linger_until
+            while self._is_followed and any(stream.next < stream.end for stream in self._streams.values()):
+                scope.deadline = begun_s + (within_s if self._blocks else min(within_s, LINGER_S))
                 changed = self._changed
                 await changed.wait()
+        for stream in self._streams.values():
+            if self._is_followed and stream.next < stream.end:
+                self._ask(work.Output(list(self._token), stream.number, stream.end, b""), lambda _: None)
+
+    @property
+    def _is_followed(self) -> bool:
+        return bool(self._policy) or self._awaits_lossless
 
     @property
     def _blocks(self) -> bool:
-        return self._policy == BLOCK and not self._is_ending
+        return (self._policy == BLOCK or self._awaits_lossless) and not self._is_ending
 
     @property
     def _bytes_max(self) -> int | None:
@@ -153,28 +160,34 @@ class LiveOutput:
         # Perhaps somebody new, who has not had what others had; these are not told anything twice.
         for stream in self._streams.values():
             stream.next = stream.start
-        self._policy, self._is_told = policy, True
+        self._policy = policy
+        self._awaits_lossless = self._awaits_lossless and policy != BLOCK
         self._go_on()
 
     def disconnected(self) -> None:
         """The connection is gone, and with it what was on its way."""
         for stream in self._streams.values():
             stream.is_flying = False
-        if self._blocks and self._is_told:
-            self._is_told = False
+        self._is_connected = False
+        if self._blocks and not self._awaits_lossless:
+            self._awaits_lossless = True
             self._losses += 1
             self._later(RETURN_S, partial(self._give_up, self._losses))
+        if self._awaits_lossless:
+            self._policy = ""
 
     def connected(self) -> None:
         """There is a new one."""
+        self._is_connected = True
         self._go_on()
 
     def _give_up(self, losses: int) -> None:
-        if not self._is_told and losses == self._losses:
-            self._unfollowed()
+        if losses == self._losses:
+            self._awaits_lossless = False
+            self._go_on()
 
     def _unfollowed(self) -> None:
-        self._policy, self._is_told = "", True
+        self._policy = ""
         self._go_on()
 
     def _go_on(self) -> None:
@@ -186,7 +199,8 @@ class LiveOutput:
         self._changed = anyio.Event()
 
     def _send(self, stream: _Stream) -> None:
-        if not self._policy or not self._is_told or stream.is_flying or stream.next >= stream.end:
+        is_wanted = self._policy and self._is_connected and not self._awaits_lossless
+        if not is_wanted or stream.is_flying or stream.next >= stream.end:
             return
         stream.is_flying = True
         offset, chunk = stream.next, stream.chunk()

@@ -80,6 +80,8 @@ class Stream:
         self.is_held = False
         """When the program had ended somebody else had it open still."""
         self._waiting: anyio.CancelScope | None = None
+        self._was_waited_for = False
+        """Else there is nobody to be told that the descriptor is closed, which takes as long as closing it."""
         self._changed = anyio.Event()
 
     @property
@@ -110,7 +112,8 @@ class Stream:
         """Let go of the pipe. A program that goes on writing gets SIGPIPE."""
         self.started()
         if self._reader >= 0:
-            anyio.notify_closing(self._reader)
+            if self._was_waited_for:
+                anyio.notify_closing(self._reader)
             os.close(self._reader)
             self._reader = -1
 
@@ -172,6 +175,7 @@ class Stream:
             try:
                 data = os.read(self._reader, bytes_max) if bytes_max else b""
             except BlockingIOError:
+                self._was_waited_for = True
                 with anyio.CancelScope() as self._waiting:
                     await anyio.wait_readable(self._reader)
                 self._waiting = None

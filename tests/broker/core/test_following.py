@@ -261,10 +261,11 @@ def test_worker_is_told_when_nobody_is_lossless_any_more(stage: Stage) -> None:
     slow.ask()
     stage.say(b"one")
     request = stage.last_request
-    quick.answer()
-    stage.hang_up(slow.connection)
     quick.ask()
+    assert stage.answered(request) is None
+    stage.hang_up(slow.connection)
     assert stage.answered(request) == w.Passed(is_followed=True)
+    quick.ask()
     assert stage.follows() == ["keep", "block", "keep"]
 
 
@@ -293,6 +294,58 @@ def test_slow_follower_sees_by_the_offset_what_it_has_lost(stage: Stage) -> None
     slow.ask()
     assert slow.texts[1][:2] == (OUT, 4 + CHUNK)
     assert [offset for _, offset, _ in quick.texts] == [0, *range(4, 4 + 3 * CHUNK, CHUNK)]
+
+
+def drop_what_was_said(stage: Stage, quick: Follower) -> None:
+    """Fill what is held with the other stream, as quickly as somebody takes it."""
+    for _ in range(5):
+        stage.say(bytes(CHUNK))
+        quick.ask()
+
+
+def test_lossless_follower_that_comes_late_is_told_of_what_is_dropped_and_not_waited_for(
+    stage: Stage,
+) -> None:
+    quick = Follower(stage)
+    quick.ask()
+    stage.say(b"early", ERR)
+    quick.ask()
+    drop_what_was_said(stage, quick)
+    late = Follower(stage, lossless=True)
+    while late.had[OUT] < stage.said[OUT]:
+        assert late.ask() is not None
+    late.ask()
+    assert late.had[ERR] == 5
+    assert [text for text in late.texts if text[0] == ERR] == [(ERR, 5, b"")]
+    stage.said[ERR] = 0
+    stage.say(b"early", ERR)
+    assert stage.answered(stage.last_request) == w.Passed(is_followed=True), "all know that it is lost"
+
+
+def test_loss_at_the_end_is_told_by_the_worker(stage: Stage) -> None:
+    follower = Follower(stage)
+    follower.ask()
+    stage.say(b"one")
+    follower.ask()
+    stage.say(b"", skipped=1000)
+    assert follower.answer() == m.Followed("a", None, 1, [[OUT, 1003, b""]])
+    stage.ack(stage.runner, "a")
+    assert follower.ask() == m.Followed("a", "done", 1, [])
+
+
+def test_news_of_one_stream_are_no_reason_to_forget_the_other(stage: Stage) -> None:
+    quick, slow = Follower(stage), Follower(stage)
+    quick.ask()
+    slow.ask()
+    for stream in (OUT, ERR, OUT):
+        stage.say(b"one", stream)
+        quick.ask()
+    slow.answer()
+    stage.say(b"two", ERR)
+    quick.ask()
+    slow.ask()
+    slow.ask()
+    assert slow.had == stage.said
 
 
 def test_what_the_worker_dropped_is_lost_to_all(stage: Stage) -> None:
@@ -358,6 +411,15 @@ def test_follower_and_worker_that_come_back_after_a_restart_find_each_other(foll
     assert stage.follows() == ["block"]
 
 
+def test_worker_that_comes_back_alone_is_told_again() -> None:
+    stage, worker = supervised()
+    Follower(stage).ask()
+    assert stage.follows() == ["keep"]
+    stage.hang_up(worker.connection)
+    stage.worker(worker.nonce, ticket=worker.ticket, held=[[*stage.token("a"), "running"]])
+    assert stage.follows() == ["keep"]
+
+
 def test_last_words_are_kept_for_a_while_and_not_for_ever(stage: Stage) -> None:
     follower = Follower(stage)
     follower.ask()
@@ -367,7 +429,8 @@ def test_last_words_are_kept_for_a_while_and_not_for_ever(stage: Stage) -> None:
     assert stage.core.statistics()["followed"] == 1
     stage.pass_time(1)
     assert stage.core.statistics()["followed"] == 0
-    assert follower.ask() == m.Followed("a", "done", 0, [])
+    # It knows which attempt it has had.
+    assert follower.ask() == m.Followed("a", "done", 1, [])
 
 
 def test_job_is_cancelled_with_the_connection_it_is_tied_to(stage: Stage) -> None:
@@ -412,6 +475,38 @@ def test_followers_are_told_when_the_broker_stops(stage: Stage) -> None:
     stage.event(ev.StopRequested())
     answer = follower.answer()
     assert isinstance(answer, Refusal) and answer.code == "shutting_down"
+
+
+def test_revived_job_that_waits_is_not_over(stage: Stage) -> None:
+    follower = Follower(stage)
+    follower.ask()
+    stage.say(b"one")
+    stage.nack(stage.runner, "a", Outcome.PERMANENT)
+    stage.ok(stage.client, m.Pause())
+    assert stage.ok(stage.client, m.Kick("a")) == m.Counted(1)
+    assert follower.ask() is None
+    stage.pass_time(limits.FOLLOWED_KEPT_MS + 1)
+    assert follower.answer() is None and stage.core.statistics()["followed"] == 1
+
+
+def test_end_is_told_after_it_is_stored_and_news_at_once(stage: Stage) -> None:
+    follower, other = Follower(stage), Follower(stage)
+    other.ask()
+    now = stage.clock.now()
+    output = w.Output(stage.token("a"), OUT, 0, b"one")
+    news = stage.core.step(ev.Received(stage.runner.connection, 900, output), now)
+    assert [getattr(effect, "now", None) for effect in news] == [True]
+    follower.had[OUT], follower.attempt = 3, 1
+    assert follower.ask() is None
+    end = stage.core.step(ev.Received(stage.runner.connection, 901, w.Ack(stage.token("a"))), now)
+    told = [effect for effect in end if getattr(effect, "connection", 0) == follower.connection]
+    assert [getattr(effect, "now", None) for effect in told] == [False]
+
+
+def test_follower_of_a_restarted_broker_keeps_its_attempt(stage: Stage) -> None:
+    follower = Follower(stage)
+    follower.attempt, follower.had[OUT] = 3, 1000
+    assert follower.ask(timeout_ms=0) == m.Followed("a", None, 3, [])
 
 
 def test_revived_job_is_followed_again(stage: Stage) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from support.waiting import wait_until
 
 from stoker.client.values import decode_value
 from stoker.proto import limits
+from stoker.proto.statefiles import LOCK, OUTPUT
 from stoker.proto.work import Ack, Nack, Release
 from stoker.worker import process
 from stoker.worker.async_attempt import Strike
 from stoker.worker.commands import kind
 from stoker.worker.commands.command import Rules
+from stoker.worker.commands.files import OpenFiles, OutputDirectory
 from stoker.worker.commands.kind import attempt_of
 from stoker.worker.commands.run import of_this_process
 
@@ -138,6 +141,57 @@ def test_request_that_can_never_work_is_permanent(data: bytes) -> None:
     answer = trio.run(attempt_of, TOKEN, data, Strike(), Rules(), unfollowed())
     assert isinstance(answer, Nack)
     assert answer.outcome == "permanent"
+
+
+def in_files(directory: Path, low_water_bytes: int = 0) -> OpenFiles:
+    """What makes the files of attempt 2 of job 9 in a state directory there."""
+    (directory / OUTPUT).mkdir(mode=0o700)
+    (directory / LOCK).write_text("4711\n")
+    return partial(OutputDirectory(os.fsencode(directory), low_water_bytes).open, 9, 2)
+
+
+def test_result_says_where_its_output_is(tmp_path: Path) -> None:
+    data = payload("sh", "-c", "head -c 3000 /dev/zero; echo err >&2", keep_output_bytes=2000)
+    answer = trio.run(attempt_of, TOKEN, data, Strike(), Rules(), unfollowed(), in_files(tmp_path))
+    assert isinstance(answer, Ack)
+    assert answer.result is not None
+    result = decode_value(answer.result)
+    assert Path(result["stdout_file"]).read_bytes() == bytes(2000)
+    assert Path(result["stderr_file"]).read_bytes() == b"err\n"
+    assert (result["stdout_dropped_bytes"], result["stderr_dropped_bytes"]) == (1000, 0)
+
+
+def test_report_of_a_failure_says_where_its_output_is(tmp_path: Path) -> None:
+    data = payload("sh", "-c", "echo out; exit 3", keep_output_bytes=2000)
+    answer = trio.run(attempt_of, TOKEN, data, Strike(), Rules(), unfollowed(), in_files(tmp_path))
+    assert isinstance(answer, Nack)
+    path = tmp_path / OUTPUT / "9-2.stdout"
+    assert answer.report.splitlines()[0] == f"its stdout is in {path}"
+    assert path.read_text() == "out\n"
+
+
+def test_trouble_with_the_disk_is_none_of_the_program(tmp_path: Path) -> None:
+    data = payload("sh", "-c", "echo out; exit 3", keep_output_bytes=2000)
+    full = in_files(tmp_path, limits.INTEGER_MAX)
+    answer = trio.run(attempt_of, TOKEN, data, Strike(), Rules(), unfollowed(), full)
+    assert isinstance(answer, Nack)
+    assert (answer.outcome, answer.reason, answer.output) == ("error", "exit status 3", "out\n")
+    assert "without the last 4 bytes" in answer.report
+
+
+def test_pool_that_cannot_keep_output_starts_nothing(tmp_path: Path) -> None:
+    answer = nack("touch", str(tmp_path / "mark"), keep_output_bytes=2000)
+    assert answer.outcome == "permanent"
+    assert answer.reason.endswith("run it as the user of its broker, with the --data of that")
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    "size", [0, limits.KEEP_OUTPUT_BYTES_MIN - 1, limits.KEEP_OUTPUT_BYTES_MAX + 1, "1KiB"]
+)
+def test_file_of_a_size_that_makes_no_sense_is_permanent(size: object) -> None:
+    answer = nack("true", keep_output_bytes=size)
+    assert (answer.outcome, "keep_output_bytes" in answer.reason) == ("permanent", True)
 
 
 def test_program_that_is_not_in_the_list_is_permanent() -> None:

@@ -161,6 +161,49 @@ def test_broker_may_say_who_follows_before_the_connection_is_ready() -> None:
     assert audience.taken[STDOUT] == b"one"
 
 
+def test_others_who_come_back_first_do_not_let_the_program_run_on() -> None:
+    audience = Audience(BLOCK)
+    audience.live.add(STDOUT, bytes(FOLLOWED_BYTES))
+    audience.lose()
+    audience.live.follow(KEEP)
+    assert audience.waiting == [] and audience.live.is_full(STDOUT)
+    audience.live.follow(BLOCK)
+    audience.take_all()
+    assert audience.taken[STDOUT] == bytes(FOLLOWED_BYTES)
+
+
+def test_others_get_it_when_those_who_wanted_all_do_not_come_back() -> None:
+    audience = Audience(BLOCK)
+    audience.live.add(STDOUT, b"one")
+    audience.lose()
+    audience.live.follow(KEEP)
+    (give_up,) = audience.later
+    give_up()
+    audience.take_all()
+    assert audience.taken[STDOUT] == b"one"
+
+
+def test_nothing_is_sent_into_a_connection_that_is_not_ready() -> None:
+    audience = Audience(KEEP)
+    audience.live.disconnected()
+    audience.live.add(STDOUT, b"one")
+    assert audience.waiting == []
+    audience.live.follow(KEEP)
+    audience.live.connected()
+    audience.take_all()
+    assert audience.taken[STDOUT] == b"one"
+
+
+def test_program_that_is_being_ended_is_read_again() -> None:
+    audience = Audience(BLOCK)
+    told: list[bool] = []
+    audience.live.has_room = lambda: told.append(audience.live.is_full(STDOUT))
+    audience.live.add(STDOUT, bytes(FOLLOWED_BYTES))
+    told.clear()
+    audience.live.end_soon()
+    assert told == [False]
+
+
 def test_time_to_come_back_is_that_of_the_last_loss() -> None:
     audience = Audience(BLOCK)
     audience.live.add(STDOUT, bytes(FOLLOWED_BYTES))
@@ -223,6 +266,19 @@ async def test_end_does_not_wait_when_those_who_kept_it_have_left() -> None:
         nursery.start_soon(audience.live.finish)
         await wait_at_rest()
         audience.leave()
+
+
+@pytest.mark.trio
+async def test_end_does_not_wait_longer_than_it_may_and_says_what_is_lost(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    audience = Audience(BLOCK)
+    audience.live.add(STDOUT, bytes(3 * CHUNK))
+    audience.take()
+    begun = trio.current_time()
+    await audience.live.finish(5)
+    assert trio.current_time() - begun == pytest.approx(5)
+    assert audience.waiting[-1][0] == work.Output(list(TOKEN), STDOUT, 3 * CHUNK, b"")
 
 
 @pytest.mark.trio
