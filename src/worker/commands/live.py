@@ -129,6 +129,8 @@ class LiveOutput:
     async def finish(self, within_s: float = math.inf) -> None:
         """It has ended: wait until followers have taken all, for as long as they may keep it waiting, and no longer than
         that. What they are too late for is told as a gap."""
+        if not self._is_followed:
+            return
         begun_s = anyio.current_time()
         with anyio.CancelScope() as scope:
             while self._is_followed and any(stream.next < stream.end for stream in self._streams.values()):
