@@ -2,8 +2,10 @@
 
 import pytest
 
-from stoker.client.following import PAUSE_S, Piece, Reading
-from stoker.proto.messages import STDERR, STDOUT, Follow, Followed
+from stoker.client import following
+from stoker.client.caller import Caller
+from stoker.client.following import PAUSE_S, Following, Piece, Reading
+from stoker.proto.messages import STDERR, STDOUT, Follow, Followed, Message
 
 
 def reading(*, lossless: bool = False, tied: bool = False) -> Reading:
@@ -50,3 +52,25 @@ def test_end_has_the_state() -> None:
 @pytest.mark.parametrize(("lossless", "pause_s"), [(False, PAUSE_S), (True, 0)])
 def test_only_who_needs_all_of_it_asks_without_a_pause(lossless: bool, pause_s: float) -> None:
     assert reading(lossless=lossless).pause_s == pause_s
+
+
+class Answering(Caller):
+    """Says the same each time."""
+
+    def __init__(self) -> None:
+        super().__init__("/nowhere", timeout_s=1, retry_s=0)
+
+    def ask(self, message: Message) -> Followed:
+        return Followed("a", None, 1, [])
+
+
+@pytest.mark.parametrize(("lossless", "pauses"), [(False, [PAUSE_S, PAUSE_S]), (True, [0, 0])])
+def test_there_is_a_pause_before_all_questions_but_the_first(
+    monkeypatch: pytest.MonkeyPatch, lossless: bool, pauses: list[float]
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(following, "sleep", slept.append)
+    follower = Following(Answering(), reading(lossless=lossless))
+    for _ in range(3):
+        assert follower.read() == []
+    assert slept == pauses

@@ -8,7 +8,7 @@ from support.paths import python_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-JOBS = 30
+JOBS = 22
 CARELESS = Path(process_trees.__file__).with_name("broken") / "careless_sentinel"
 
 

@@ -17,5 +17,6 @@ def test_all_of_it_comes_through_and_the_program_waits(seed: int) -> None:
 
 
 def test_what_a_reader_drops_is_found_out(seed: int) -> None:
-    tally = program_streams.run_with(seed, MIB, Policy.KEEP)
+    # Less than is read at once: some of it is dropped whatever the pace.
+    tally = program_streams.run_with(seed, MIB, Policy.KEEP, 4096)
     assert any("not what was written" in each for each in tally.violations), tally

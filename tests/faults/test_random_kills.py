@@ -9,7 +9,7 @@ from support.faults.random_kills import HARNESS, Conditions, trial
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-KILLS = 100
+KILLS = 70
 
 BROKER_ONLY = {"broker": 1}
 WORKERS_ONLY = {"worker": 1}
@@ -66,6 +66,6 @@ def test_zygote_is_waited_for_whose_supervisor_was_killed_while_it_swept(
 ) -> None:
     victims = {"worker": 2, "supervisor": 1}
     conditions = Conditions(victims=victims, plan=LINGERING, pool=SLOW_SWEEP)
-    tally = trial(short_directory, seed, 10, conditions)
+    tally = trial(short_directory, seed, 8, conditions)
     assert tally.violations == []
     assert tally.counts["second deliveries"] > 0

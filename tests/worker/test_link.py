@@ -408,3 +408,61 @@ def test_nothing_gets_into_the_middle_of_an_unfinished_frame(stage: Stage, link:
     link.answer(work.Ack([1, 7]))
     receive_until_closed(link)
     assert ops == [ACK_OP]
+
+
+# --- asking ---------------------------------------------------------------------------------------------
+
+OUTPUT = work.Output([1, 7], 1, 0, b"said")
+OUTPUT_OP = work.OPS[work.Output][0]
+STREAM_OP = work.OPS[work.Stream][0]
+
+
+def test_answer_to_a_question_comes_with_its_fields(stage: Stage, link: Link) -> None:
+    def scene(script: Script) -> None:
+        script.welcome()
+        op, number, *fields = script.read()
+        assert (op, fields) == (OUTPUT_OP, [[1, 7], 1, 0, b"said"])
+        script.send(messages.ANSWER, number, True)
+
+    stage.play(scene)
+    assert link.open()
+    answers: list[Any] = []
+    link.ask(OUTPUT, answers.append)
+    receive_until_closed(link)
+    assert answers == [[True]]
+
+
+def test_refused_question_is_answered_with_nothing(stage: Stage, link: Link) -> None:
+    def scene(script: Script) -> None:
+        script.welcome()
+        script.send(messages.ERROR, script.read()[1], "lease_lost", "no", {})
+
+    stage.play(scene)
+    assert link.open()
+    answers: list[Any] = []
+    link.ask(OUTPUT, answers.append)
+    receive_until_closed(link)
+    assert answers == [None]
+
+
+def test_question_without_a_welcome_is_not_asked(stage: Stage, link: Link) -> None:
+    stage.play(only_welcome)
+    answers: list[Any] = []
+    link.ask(OUTPUT, answers.append)
+    assert link.begin()
+    link.ask(OUTPUT, answers.append)
+    receive_until_closed(link)
+    assert answers == []
+
+
+def test_whoever_follows_is_made_known(stage: Stage, link: Link) -> None:
+    def scene(script: Script) -> None:
+        script.welcome()
+        script.send(STREAM_OP, 0, [1, 7], "keep")
+
+    stage.play(scene)
+    told: list[tuple[tuple[int, int], str]] = []
+    link.streamed = lambda token, policy: told.append((token, policy))
+    assert link.open()
+    receive_until_closed(link)
+    assert told == [((1, 7), "keep")]

@@ -35,8 +35,8 @@ LARGEST: dict[Role, tuple[int, int]] = {
 
 
 _ALSO_LEGAL: dict[Role, set[str]] = {
-    Role.ADMIN: {"status", "drain", "snapshot"},
-    Role.WORK: {"progress", "help"},
+    Role.ADMIN: {"status", "drain", "snapshot", "follow"},
+    Role.WORK: {"progress", "output", "help"},
     Role.SUPERVISE: {"help", "pool"},
 }
 """Legal as well, though not among what is said here."""

@@ -47,7 +47,7 @@ def digest_of(seed: int, mib: int) -> bytes:
     return digest.digest()
 
 
-async def read(seed: int, mib: int, policy: Policy) -> tuple[Counted, int]:
+async def read(seed: int, mib: int, policy: Policy, bytes_max: int) -> tuple[Counted, int]:
     """All that came, and how often the program was seen waiting."""
     counted, blocked = Counted(), Counter[str]()
     last = (mib - 1) * limits.MIB
@@ -58,16 +58,17 @@ async def read(seed: int, mib: int, policy: Policy) -> tuple[Counted, int]:
             blocked["seen"] += 1
         await counted.digest(chunk)
 
-    sink = chunks(take, policy=policy, lost=counted.lost if policy is Policy.KEEP else None)
+    lost = counted.lost if policy is Policy.KEEP else None
+    sink = chunks(take, policy=policy, bytes_max=bytes_max, lost=lost)
     async with run_program(python(NOISE, str(seed), str(mib)), stdout=sink) as child:
         pass
     return counted, blocked["seen"]
 
 
-def run_with(seed: int, amount: int, policy: Policy) -> Tally:
-    """`amount` MiB by that policy."""
+def run_with(seed: int, amount: int, policy: Policy, bytes_max: int = limits.MIB) -> Tally:
+    """`amount` MiB by that policy, within that bound."""
     with OwnMemory() as memory:
-        counted, blocked_count = trio.run(read, seed, amount, policy)
+        counted, blocked_count = trio.run(read, seed, amount, policy, bytes_max)
     of_this_process().close()
     violations: list[str] = []
     if counted.hash.digest() != digest_of(seed, amount):

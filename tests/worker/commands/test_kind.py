@@ -11,12 +11,14 @@ from typing import Any
 import anyio
 import pytest
 import trio
-from support.followed import unfollowed
+from support.followed import Audience, unfollowed
+from support.programs import living
 from support.shell import eventually
 from support.waiting import wait_until
 
 from stoker.client.values import decode_value
 from stoker.proto import limits
+from stoker.proto.messages import STDERR, STDOUT
 from stoker.proto.statefiles import LOCK, OUTPUT
 from stoker.proto.work import Ack, Nack, Release
 from stoker.worker import process
@@ -320,3 +322,64 @@ def test_many_side_by_side_each_have_their_own_end() -> None:
         return [(answers[number].status, answers[number].output) for number in range(1, 41)]
 
     assert trio.run(all_of_them) == [(number, f"{number}\n") for number in range(1, 41)]
+
+
+# --- followers ----------------------------------------------------------------------------------------------
+
+
+async def taken_of(audience: Audience, data: bytes, strike_when: bytes = b"") -> Ack | Nack | Release:
+    """The answer of an attempt whose output is taken as it comes; it is struck when that has been said."""
+    answers: list[Ack | Nack | Release] = []
+    strike = Strike()
+
+    async def attempt() -> None:
+        answers.append(await attempt_of(TOKEN, data, strike, Rules(), audience.live))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(attempt)
+        while not answers:
+            audience.take_all()
+            if strike_when and strike_when in audience.taken[STDOUT]:
+                strike.fall("cancelled")
+            await trio.sleep(0.001)
+    return answers[0]
+
+
+def test_program_that_had_to_wait_for_its_followers_goes_on() -> None:
+    audience = Audience("block")
+    answer = trio.run(taken_of, audience, payload("sh", "-c", "seq 300000; seq 300000 >&2"))
+    assert isinstance(answer, Ack)
+    expected = b"".join(b"%d\n" % number for number in range(1, 300_001))
+    assert audience.taken == {STDOUT: expected, STDERR: expected}
+
+
+def test_last_words_of_a_program_that_is_ended_are_heard() -> None:
+    audience = Audience("keep")
+    script = "trap 'echo ending; exit 5' TERM; echo begun; while :; do sleep 0.05; done"
+    answer = trio.run(taken_of, audience, payload("sh", "-c", script), b"begun")
+    assert (answer.outcome if isinstance(answer, Nack) else "") == "cancelled"
+    assert audience.taken[STDOUT] == b"begun\nending\n"
+
+
+def test_end_of_a_program_counts_although_a_strike_comes_while_its_followers_are_waited_for() -> None:
+    audience = Audience("block")
+
+    async def struck_late() -> Ack | Nack | Release:
+        answers: list[Ack | Nack | Release] = []
+        strike = Strike()
+
+        async def attempt() -> None:
+            data = payload("sh", "-c", "echo said")
+            answers.append(await attempt_of(TOKEN, data, strike, Rules(), audience.live))
+
+        async def has_ended() -> bool:
+            return bool(audience.waiting) and not living("echo said")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(attempt)
+            await eventually(has_ended, "its output waits")
+            await trio.sleep(0.3)
+            strike.fall("shutdown")
+        return answers[0]
+
+    assert isinstance(trio.run(struck_late), Ack)

@@ -1,11 +1,12 @@
-"""A broker that does not sync a batch of more than a hundred rows, so that it is stored faster."""
+"""A broker that does not sync a batch of more than forty rows, so that it is stored faster."""
 
 from stoker.broker import sqlite
 from stoker.broker.core.effects import Changes
 from stoker.broker.sqlite import SqliteJournal
 from stoker.cli.main import main as stoker
 
-ROWS = 100
+ROWS = 40
+"""Far more than any batch has but that of a flood, which is cut into some of a hundred or less."""
 
 
 class HastyJournal(SqliteJournal):
