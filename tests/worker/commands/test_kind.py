@@ -14,7 +14,7 @@ import trio
 from support.followed import Audience, unfollowed
 from support.programs import living
 from support.shell import eventually
-from support.waiting import wait_until
+from support.waiting import until, wait_at_rest, wait_until
 
 from stoker.client.values import decode_value
 from stoker.proto import limits
@@ -335,13 +335,15 @@ async def taken_of(audience: Audience, data: bytes, strike_when: bytes = b"") ->
     async def attempt() -> None:
         answers.append(await attempt_of(TOKEN, data, strike, Rules(), audience.live))
 
+    def take() -> bool:
+        audience.take_all()
+        if strike_when and strike_when in audience.taken[STDOUT]:
+            strike.fall("cancelled")
+        return bool(answers)
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(attempt)
-        while not answers:
-            audience.take_all()
-            if strike_when and strike_when in audience.taken[STDOUT]:
-                strike.fall("cancelled")
-            await trio.sleep(0.001)
+        await until(take, "its end", deadline_s=30)
     return answers[0]
 
 
@@ -378,7 +380,7 @@ def test_end_of_a_program_counts_although_a_strike_comes_while_its_followers_are
         async with trio.open_nursery() as nursery:
             nursery.start_soon(attempt)
             await eventually(has_ended, "its output waits")
-            await trio.sleep(0.3)
+            await wait_at_rest(0.2)
             strike.fall("shutdown")
         return answers[0]
 
