@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from stoker.cli.main import COMMANDS, INTERRUPTED
-from stoker.config.exits import Exit
+from stoker.cli.main import COMMANDS
+from stoker.config.exits import INTERRUPTED, Exit
 
 PAGE = (Path(__file__).parents[1] / "docs" / "cli.md").read_text()
 

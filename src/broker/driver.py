@@ -26,7 +26,7 @@ import trio
 
 from ..proto import limits, work
 from ..proto.connection import UNANSWERABLE, Ended, Refused, Request
-from ..proto.messages import Enqueue, Follow, Hello, Jobs, Refusal, Snapshot, StatusReport, Wait
+from ..proto.messages import Enqueue, Hello, Jobs, Refusal, Snapshot, StatusReport
 from .batchtimes import BatchTimes
 from .chores import CHECKPOINT_MS
 from .clock import Clock
@@ -46,7 +46,7 @@ from .core.step import Core
 from .deadlines import Deadlines
 from .delivery import Delivery
 from .departures import Departures
-from .intake import Intake
+from .intake import WAITING, Intake
 from .listener import REST_MS, Listener
 from .listing import page_of_jobs
 from .log import Log as EventLog
@@ -70,7 +70,6 @@ VISITS_MAX = 4
 """Visits to the journal that one round waits for: a look-up, the commit of what it led to, and the same
 for a text peer's next line."""
 
-_WAITING = (Wait, Follow)
 _WITH_NAME = (Hello, work.Pool)
 """Messages that say who a peer is."""
 
@@ -390,7 +389,7 @@ class Driver:
             self._snapshots.write(message.name, lambda reply: self._delivery.reply(peer, request, reply))
         else:
             self.step(event)
-            if isinstance(message, _WAITING):
+            if type(message) in WAITING:
                 self._intake.waits(peer, request)
 
     def _count(self, peer: Peer, payload_bytes: int) -> None:

@@ -123,7 +123,7 @@ _COSTLY: dict[type[Any], Callable[[Any], int]] = {
 }
 """What needs a turn, and how much room is reserved for its answer or for what it does."""
 
-_WAITING: dict[type[Any], int] = {Wait: LOOK_UP_BYTES, Follow: limits.FOLLOWED_ANSWER_BYTES}
+WAITING: dict[type[Any], int] = {Wait: LOOK_UP_BYTES, Follow: limits.FOLLOWED_ANSWER_BYTES}
 """What may be answered at once or much later, and how much room is reserved until it is known which."""
 
 _QUESTIONS = frozenset({Status, Jobs, Show, Why, Wait, Follow})
@@ -310,7 +310,7 @@ class Intake:
                 self._said(peer, event)
                 left -= len(event.data) // MADE_BYTES_IN_SHARE
                 is_behind = peer.is_behind
-            elif (bytes := _WAITING.get(type(event.message))) is not None:
+            elif (bytes := WAITING.get(type(event.message))) is not None:
                 self._owing(peer, event, bytes)
                 is_behind = peer.is_behind
             elif type(event.message) not in _COSTLY:

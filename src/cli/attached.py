@@ -5,7 +5,7 @@ from typing import Any, BinaryIO, cast
 
 from ..client.following import Following, Piece
 from ..client.sync import Client
-from ..config.exits import Exit
+from ..config.exits import INTERRUPTED, SIGNALLED, Exit
 from ..proto import messages
 from ..proto.errors import RefusedError
 from .escape import escape
@@ -13,11 +13,6 @@ from .output import OutputClosed, say
 
 HINT_S = 2.0
 """A program that has not begun by then is asked after: perhaps nobody runs programs at all."""
-
-SIGNALLED = 128
-"""As shells do: the exit status of a program that a signal ended is this, and the number of the signal."""
-
-INTERRUPTED = SIGNALLED + 2
 
 
 def copy(client: Client, following: Following, id: str) -> None:

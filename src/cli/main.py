@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from .. import __version__
-from ..config.exits import Exit
+from ..config.exits import INTERRUPTED, Exit
 from ..config.mistakes import SettingError
 from ..proto import limits
 from ..proto.address import AddressError
@@ -54,9 +54,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 }
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 """Name to module and summary."""
-
-INTERRUPTED = 128 + 2
-"""As a shell reports a program that Ctrl-C ended."""
 
 
 class Commands(click.Group):

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import anyio
 
 from .aio_caller import AsyncCaller
-from .following import POLL_S, Piece, Reading
+from .following import POLL_S, FollowingBase, Piece, Reading
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
 
-class AsyncFollowing:
+class AsyncFollowing(FollowingBase):
     """The pieces of what a job's program writes, from what is held of it on. Iterate within `async with`.
 
     The iteration ends when the job is in a final state, which then is `state`.
@@ -21,24 +21,8 @@ class AsyncFollowing:
 
     def __init__(self, caller: AsyncCaller, reading: Reading) -> None:
         """`caller` is its own."""
+        super().__init__(reading)
         self._caller = caller
-        self._reading = reading
-        self._has_read = False
-
-    @property
-    def state(self) -> str | None:
-        """The final state, when the iteration has ended."""
-        return self._reading.state
-
-    @property
-    def attempt(self) -> int:
-        """The newest attempt that has said anything; 0 if none has."""
-        return self._reading.attempt
-
-    @property
-    def had_bytes(self) -> int:
-        """Of that attempt: so much was written of which all came or is known to be lost."""
-        return self._reading.had_bytes
 
     async def begin(self) -> None:
         """Count as a follower from here on, of a job that may be enqueued only afterwards. Nothing is missed then.

@@ -82,15 +82,10 @@ class Reading:
         return pieces
 
 
-class Following:
-    """The pieces of what a job's program writes, from what is held of it on. Use as a context manager, and iterate.
+class FollowingBase:
+    """What both kinds of client know of what they follow."""
 
-    The iteration ends when the job is in a final state, which then is `state`.
-    """
-
-    def __init__(self, caller: Caller, reading: Reading) -> None:
-        """`caller` is its own."""
-        self._caller = caller
+    def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._has_read = False
 
@@ -108,6 +103,18 @@ class Following:
     def had_bytes(self) -> int:
         """Of that attempt: so much was written of which all came or is known to be lost."""
         return self._reading.had_bytes
+
+
+class Following(FollowingBase):
+    """The pieces of what a job's program writes, from what is held of it on. Use as a context manager, and iterate.
+
+    The iteration ends when the job is in a final state, which then is `state`.
+    """
+
+    def __init__(self, caller: Caller, reading: Reading) -> None:
+        """`caller` is its own."""
+        super().__init__(reading)
+        self._caller = caller
 
     def begin(self) -> None:
         """Count as a follower from here on, of a job that may be enqueued only afterwards. Nothing is missed then.

@@ -51,3 +51,9 @@ NEVER_RESTART = frozenset(
 )
 """Ends that a restart would only repeat. A held lock does not come free by asking again and again, and a
 pool that the broker refused says the same the next time."""
+
+SIGNALLED = 128
+"""As shells report a program that a signal ended: this, and the number of the signal."""
+
+INTERRUPTED = SIGNALLED + 2
+"""Ctrl-C ended the command."""

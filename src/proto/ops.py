@@ -116,7 +116,7 @@ _ENQUEUE = (
     maybe(rules.DURATION),
 )
 _JOBS = (maybe(rules.NAME), maybe(rules.STATE), maybe(rules.NAME), rules.COUNT, rules.PAGE)
-_POLICY_OF_STREAM = rules.word("keep", "block")
+_POLICY_OF_STREAM = rules.word(work.KEEP, work.BLOCK)
 _JOB = (
     rules.TOKEN,
     rules.NAME,

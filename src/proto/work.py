@@ -83,6 +83,11 @@ class Progress(NamedTuple):
     text: str = ""
 
 
+KEEP = "keep"
+BLOCK = "block"
+"""What a worker does with output that nobody takes: drop the oldest, or have the program wait."""
+
+
 class Output(NamedTuple):
     """A chunk of what an attempt says, while somebody follows it. Answered when it was taken.
 

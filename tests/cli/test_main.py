@@ -12,8 +12,9 @@ from support.scripted_broker import Close, Hang, ScriptedBroker
 from support.waiting import wait_until
 
 from stoker.cli import options
-from stoker.cli.main import COMMANDS, INTERRUPTED, cli, run
+from stoker.cli.main import COMMANDS, cli, run
 from stoker.config.durations import format_duration
+from stoker.config.exits import INTERRUPTED
 from stoker.proto import messages
 from stoker.worker.supervisor import DRAIN_MS
 

@@ -24,12 +24,8 @@ def stack(short_directory: Path) -> Iterator[Stack]:
     with Stack(short_directory) as stack:
         stack.start_broker()
         stack.start_pool("trials:app", 1, "--commands")
-        wait_until(lambda: command_worker(stack) != 0, "the worker for commands is up", deadline_s=20)
+        wait_until(stack.command_worker, "the worker for commands is up", deadline_s=20)
         yield stack
-
-
-def command_worker(stack: Stack) -> int:
-    return next((worker["pid"] for worker in stack.workers() if worker["slots"] == 100), 0)
 
 
 def run(stack: Stack, *argv: str, **options: object) -> JobHandle:
@@ -43,7 +39,7 @@ def escaping(stack: Stack, tmp_path: Path, **options: object) -> tuple[JobHandle
     wait_until(
         lambda: marks.exists() and len(marks.read_text().split()) == 2, "it has escaped", deadline_s=10
     )
-    return job, tree_of(command_worker(stack))
+    return job, tree_of(stack.command_worker())
 
 
 def tree_of(worker: int) -> list[int]:
@@ -118,7 +114,7 @@ def test_kill_of_the_nursery_is_missed_by_nobody(stack: Stack, tmp_path: Path) -
 @pytest.mark.parametrize("victim", ["worker", "zygote", "pool", "sentinel", "worker and nursery"])
 def test_kill_of_whoever_looks_after_it_leaves_nothing(stack: Stack, tmp_path: Path, victim: str) -> None:
     _, tree = escaping(stack, tmp_path, attempts_max=1, crashes_max=1)
-    worker = command_worker(stack)
+    worker = stack.command_worker()
     victims = [
         pid for pid in [worker, *tree] if process.name_of(pid).removeprefix("stoker-") in victim.split()
     ]
@@ -136,7 +132,7 @@ def test_kill_of_whoever_looks_after_it_leaves_nothing(stack: Stack, tmp_path: P
     programs = programs_of(tree)
     wait_until(lambda: all_gone(programs), "nothing of it lives", deadline_s=4)
     if victim != "pool":
-        wait_until(lambda: command_worker(stack) != 0, "there is a worker for commands", deadline_s=20)
+        wait_until(stack.command_worker, "there is a worker for commands", deadline_s=20)
         assert run(stack, "true").wait(20).state == "done"
 
 
@@ -144,7 +140,7 @@ def test_next_pool_kills_what_the_death_of_everything_left(stack: Stack, tmp_pat
     mark = tmp_path / "mark"
     job = run(stack, "sh", "-c", f"setsid sleep 600 & echo $! >> {mark}; trap '' TERM; wait")
     wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"), "it runs", deadline_s=10)
-    worker = command_worker(stack)
+    worker = stack.command_worker()
     stat = process.stat(worker)
     assert stat is not None
     zygote = process.stat(stat.parent)

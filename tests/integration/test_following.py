@@ -30,12 +30,8 @@ def stack(short_directory: Path) -> Iterator[Stack]:
     with Stack(short_directory) as stack:
         stack.start_broker()
         stack.start_pool("trials:app", 1, "--commands")
-        wait_until(lambda: command_worker(stack) != 0, "the worker for programs is up", deadline_s=20)
+        wait_until(stack.command_worker, "the worker for programs is up", deadline_s=20)
         yield stack
-
-
-def command_worker(stack: Stack) -> int:
-    return next((worker["pid"] for worker in stack.workers() if worker["slots"] == 100), 0)
 
 
 def put(stack: Stack, script: str, **options: object) -> JobHandle:
@@ -239,7 +235,7 @@ def test_attempt_that_ends_with_its_worker_is_followed_by_the_next(stack: Stack)
         for piece in following:
             texts.append((following.attempt, piece.data))
             if len(texts) == 1:
-                os.kill(command_worker(stack), signal.SIGKILL)
+                os.kill(stack.command_worker(), signal.SIGKILL)
     assert [attempt for attempt, _ in texts] == [1, 2, 2]
     assert texts[2] == (2, b"end\n")
 

@@ -36,11 +36,7 @@ def start(stack: Stack, *options: str) -> None:
 
 def start_pool(stack: Stack, *options: str) -> None:
     stack.start_pool("trials:app", 1, "--commands", *options)
-    wait_until(lambda: has_command_worker(stack), "the worker for commands is up", deadline_s=20)
-
-
-def has_command_worker(stack: Stack) -> bool:
-    return any(worker["slots"] == 100 for worker in stack.workers())
+    wait_until(stack.command_worker, "the worker for commands is up", deadline_s=20)
 
 
 def run(stack: Stack, script: str, cap: int = CAP, **options: Any) -> JobHandle:

@@ -126,6 +126,10 @@ class Stack:
         """The pid of the worker that holds a job; 0 if none does."""
         return next((worker["pid"] for worker in self.workers() if job_id in worker["jobs"]), 0)
 
+    def command_worker(self) -> int:
+        """The pid of the worker that runs programs; 0 while it is not up."""
+        return next((worker["pid"] for worker in self.workers() if worker["slots"] == 100), 0)
+
     def queue(self, name: str = "default") -> dict[str, Any]:
         """One queue's numbers, empty if it is not known."""
         return dict(self.client.status()["queues"].get(name, {}))

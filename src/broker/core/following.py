@@ -31,10 +31,6 @@ from .memory import Memory
 from .queues import Caller
 from .workers import Lease
 
-KEEP = "keep"
-BLOCK = "block"
-"""What a worker does with output that nobody takes, as it is told: drop the oldest, or have the program wait."""
-
 Piece = tuple[int, int, bytes]
 """Stream, offset in it, bytes."""
 
@@ -86,8 +82,8 @@ class _Followed:
     def policy(self) -> str:
         """What its worker is to do with output that nobody takes; empty: nobody wants any."""
         if any(follower.had.lossless for follower in self.followers.values()):
-            return BLOCK
-        return KEEP if self.followers else ""
+            return work.BLOCK
+        return work.KEEP if self.followers else ""
 
     def add(self, stream: int, offset: int, data: bytes) -> None:
         """A chunk came, perhaps for the second time."""

@@ -25,11 +25,9 @@ from functools import partial
 import anyio
 
 from ...proto import limits, messages, work
+from ...proto.work import BLOCK
 from ..startpage import Token
 from ..tails import Tail
-
-KEEP = "keep"
-BLOCK = "block"
 
 UNFOLLOWED_BYTES = limits.OUTPUT_BYTES_MAX
 """Held of each stream for somebody who begins to follow."""

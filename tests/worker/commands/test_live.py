@@ -7,7 +7,8 @@ from support.waiting import wait_at_rest
 
 from stoker.proto import limits, work
 from stoker.proto.messages import STDERR, STDOUT
-from stoker.worker.commands.live import BLOCK, FOLLOWED_BYTES, KEEP, LINGER_S, UNFOLLOWED_BYTES
+from stoker.proto.work import BLOCK, KEEP
+from stoker.worker.commands.live import FOLLOWED_BYTES, LINGER_S, UNFOLLOWED_BYTES
 
 CHUNK = limits.OUTPUT_CHUNK_BYTES_MAX
 
