@@ -112,8 +112,7 @@ def programs(subject: Subject) -> dict[str, float]:
     """Programs a second, from the first enqueue to the end of the last. The stand-in is a loop of `subprocess.run` on one core."""
     start = time.perf_counter()
     subject.run_programs(PROGRAMS)
-    # A look every few milliseconds costs as much as a tenth of all that is measured.
-    settle(subject, poll_s=0.02)
+    settle(subject)
     return {"programs": PROGRAMS / (time.perf_counter() - start)}
 
 
@@ -145,9 +144,9 @@ MEASUREMENTS: dict[str, Callable[[Subject], dict[str, float]]] = {
 }
 
 
-def settle(subject: Subject, poll_s: float = 0.005) -> None:
+def settle(subject: Subject) -> None:
     """Wait until everything is done."""
-    wait_for(lambda: subject.unfinished() == 0, poll_s)
+    wait_for(lambda: subject.unfinished() == 0)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 
-import anyio
+import trio
 
 from ...proto import limits, messages
 from .files import OutputFiles
@@ -82,7 +82,7 @@ class Attendance:
         with closing(self._streams):
             running: Running | None = None
             # Broken off it would leave a program that nobody waits for.
-            with anyio.CancelScope(shield=True):
+            with trio.CancelScope(shield=True):
                 running = await self._sentinels.start(self._program, self._streams.descriptors)
             assert running is not None
             self._streams.started()
@@ -106,7 +106,7 @@ class Attendance:
             if self.ended is None:
                 self._bounded.clear()
                 self._live.end_soon()
-                with anyio.CancelScope(shield=True), suppress(SentinelLostError):
+                with trio.CancelScope(shield=True), suppress(SentinelLostError):
                     await running.end(round(grace_s * limits.SECOND_MS))
                     self.ended = await self._await_end(epoll, running)
             self._read_rest()
@@ -129,10 +129,10 @@ class Attendance:
     async def _ready(self, epoll: select.epoll) -> None:
         """Something is to be served, or a nap is over."""
         if not self._naps:
-            await anyio.wait_readable(epoll.fileno())
+            await trio.lowlevel.wait_readable(epoll.fileno())
             return
-        with anyio.move_on_after(min(self._naps.values()) - time.monotonic()):
-            await anyio.wait_readable(epoll.fileno())
+        with trio.move_on_after(min(self._naps.values()) - time.monotonic()):
+            await trio.lowlevel.wait_readable(epoll.fileno())
         now_s = time.monotonic()
         for stream in [stream for stream, until_s in self._naps.items() if until_s <= now_s]:
             del self._naps[stream]

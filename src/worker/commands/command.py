@@ -66,7 +66,7 @@ class Command:
 
     def program(self, env: Mapping[bytes, bytes]) -> Program:
         """What is to be run, in this environment. ProgramError if no kernel would."""
-        return Program(
+        program = Program(
             encoded_arguments(self.argv),
             encoded(self.directory, "the working directory"),
             env,
@@ -74,6 +74,8 @@ class Command:
             self.rlimits,
             self.oom_score_adj,
         )
+        program.check()
+        return program
 
     def __attrs_post_init__(self) -> None:
         _require(_texts(self.argv) and self.argv, "argv", "a list of texts, the program first")

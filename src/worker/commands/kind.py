@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
+import trio
 
 from ...proto import limits
 from ...proto.work import Ack, Nack, Release
@@ -74,7 +74,7 @@ async def attempt_of(
         return Nack(token, "permanent", cut(str(error), limits.REASON_BYTES_MAX))
     life = _Attempt(token, command, begun_s, live, open_files)
     answer: Ack | Nack | Release | None = None
-    with anyio.CancelScope() as scope:
+    with trio.CancelScope() as scope:
         strike.cancel = scope.cancel
         answer = await life.run()
         await live.finish(_left_s())
@@ -112,7 +112,7 @@ class _Attempt:
             return self._answer(await self._attendance.attend(self._command.grace_s))
         except (StartError, OSError) as error:
             if error.errno in SHORT_OF:
-                await anyio.sleep(SHORT_S)
+                await trio.sleep(SHORT_S)
                 return Release(self._token, "not_started")
             return self._failed("error", str(error) if isinstance(error, StartError) else reason_of(error))
         except (ProgramError, UnicodeEncodeError) as error:

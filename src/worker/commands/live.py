@@ -33,7 +33,7 @@ UNFOLLOWED_BYTES = limits.OUTPUT_BYTES_MAX
 """Held of each stream for somebody who begins to follow."""
 
 FOLLOWED_BYTES = 256 * limits.KIB
-"""Held of each stream while somebody follows: as much as is read at once."""
+"""Held of each stream while somebody follows: twice as much as is read at once."""
 
 RETURN_S = 10.0
 """In which followers come back after a restart of the broker: a client tries for as long."""
@@ -103,7 +103,8 @@ class LiveOutput:
         self._losses = 0
         self._is_ending = False
         self._streams = {number: _Stream(number) for number in (messages.STDOUT, messages.STDERR)}
-        self._changed = anyio.Event()
+        self._changed: anyio.Event | None = None
+        """Set when a follower has taken something, or there is none any more."""
 
     # --- the program ---------------------------------------------------------------------------------
 
@@ -133,7 +134,7 @@ class LiveOutput:
         with anyio.CancelScope() as scope:
             while self._is_followed and any(stream.next < stream.end for stream in self._streams.values()):
                 scope.deadline = begun_s + (within_s if self._blocks else min(within_s, LINGER_S))
-                changed = self._changed
+                changed = self._changed = anyio.Event()
                 await changed.wait()
         for stream in self._streams.values():
             if self._is_followed and stream.next < stream.end:
@@ -195,8 +196,8 @@ class LiveOutput:
         for stream in self._streams.values():
             self._send(stream)
         self.has_room()
-        self._changed.set()
-        self._changed = anyio.Event()
+        if self._changed is not None:
+            self._changed.set()
 
     def _send(self, stream: _Stream) -> None:
         is_wanted = self._policy and self._is_connected and not self._awaits_lossless

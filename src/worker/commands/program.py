@@ -1,7 +1,7 @@
 """A program to be run: what, where, with which surroundings and limits.
 
 Everything a child gets is named here; nothing is inherited from whoever starts it but what the kernel hands
-down. A request that can never work is refused when it is made.
+down. A request that can never work is refused by `check`, before anything is made for it.
 """
 
 import os
@@ -47,7 +47,7 @@ def encoded_arguments(argv: Sequence[str | bytes | os.PathLike[str]]) -> list[by
 
 @attrs.frozen
 class Program:
-    """See the module. ProgramError if no kernel would run it."""
+    """See the module."""
 
     argv: Sequence[bytes]
     """The program and its arguments. Looked up in the PATH of `env` if there is no slash in its name."""
@@ -61,7 +61,8 @@ class Program:
     oom_score_adj: int | None = None
     """None: that of whoever starts it."""
 
-    def __attrs_post_init__(self) -> None:
+    def check(self) -> None:
+        """ProgramError if no kernel would run it. For whoever makes it; a sentinel is sent none but those."""
         self._check_arguments()
         if not os.path.isabs(self.directory):
             raise ProgramError(

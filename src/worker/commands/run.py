@@ -214,6 +214,7 @@ async def run(
         dict(rlimits or {}),
         oom_score_adj,
     )
+    program.check()
     await anyio.lowlevel.checkpoint_if_cancelled()
     error: BaseException | None = None
     streams = Streams(stdin, stdout, stderr, (said, said))
@@ -268,14 +269,14 @@ def _check(child: Child, ok: Collection[int] | None) -> None:
     assert ended is not None
     if child.is_timed_out:
         raise CommandTimeoutError(
-            _with_last_words("it was over its time limit", child), ended, child.stderr.tail.data
+            _with_last_words("it was over its time limit", child), ended, child.stderr.tail
         )
     if ok is None:
         return
     if not ended.is_gone:
-        raise CommandError("not all of its processes would die", ended, child.stderr.tail.data)
+        raise CommandError("not all of its processes would die", ended, child.stderr.tail)
     if ended.status not in ok:
-        raise CommandError(_with_last_words(how(ended), child), ended, child.stderr.tail.data)
+        raise CommandError(_with_last_words(how(ended), child), ended, child.stderr.tail)
 
 
 def how(ended: Ended) -> str:
@@ -288,7 +289,7 @@ def how(ended: Ended) -> str:
 
 
 def _with_last_words(text: str, child: Child) -> str:
-    said = child.stderr.tail.data[-SHOWN_BYTES:].decode(errors="replace").strip()
+    said = child.stderr.tail[-SHOWN_BYTES:].decode(errors="replace").strip()
     return f"{text}: {said}" if said else text
 
 

@@ -25,11 +25,15 @@ from .framing import TruncatedFrameError
 from .sinks import DISCARD, Output, Sink
 
 PIPE_BYTES = 256 * limits.KIB
-"""Asked for: what a pipe takes before its writer has to wait. More is no quicker, and all pipes of a user share 64 MiB,
-beyond which a new one takes two pages."""
+"""Asked for, once a read finds a pipe full: what it takes before its writer has to wait. More is no quicker, and all
+pipes of a user share 64 MiB, beyond which a new one takes two pages."""
 
-READ_BYTES = 256 * limits.KIB
-"""Of one stream before it is somebody else's turn: some 50 µs."""
+PIPE_BYTES_FIRST = 64 * limits.KIB
+"""What a pipe takes until then: so the kernel makes it."""
+
+READ_BYTES = 120 * limits.KIB
+"""Of one stream before it is somebody else's turn: some 50 µs. From 128 KiB on the C library maps memory anew for each
+read and gives it back, which takes longer than the reading."""
 
 TURN_S = 0.00025
 """Of one stream's frames: 20 floods take 5 ms for a round, and a round costs each of them a tenth of that."""
@@ -59,13 +63,12 @@ class Stream:
     def __init__(self, output: Output, also: Callable[[bytes], object] | None = None) -> None:
         """`also` is called with all that is read, before it is filtered."""
         self._also = also
-        self.tail = Tail(TAIL_BYTES)
         self.total_bytes = 0
         """So much was read of it."""
         self._sink = (
             None if output in (None, DISCARD) else output if isinstance(output, Sink) else Sink(output)
         )
-        self._keeps_tail = output is None
+        self._tail = Tail(TAIL_BYTES) if output is None else None
         sink = self._sink
         self._filter = _filter_for(sink) if sink is not None else None
         self._delivers_first = sink is None or sink.policy is not Policy.KEEP
@@ -82,7 +85,14 @@ class Stream:
         self._waiting: anyio.CancelScope | None = None
         self._was_waited_for = False
         """Else there is nobody to be told that the descriptor is closed, which takes as long as closing it."""
-        self._changed = anyio.Event()
+        self._changed: anyio.Event | None = None
+        """Set when there is something to deliver, or nothing will come any more."""
+        self._is_large = False
+
+    @property
+    def tail(self) -> bytes:
+        """The end of what goes to no function, and is not discarded either."""
+        return b"" if self._tail is None else self._tail.data
 
     @property
     def childs_end(self) -> int:
@@ -104,7 +114,7 @@ class Stream:
         if self._reader < 0 or self._left_bytes is not None:
             return
         self._left_bytes = _waiting_bytes(self._reader)
-        self.is_held = not _has_hung_up(self._reader)
+        self.is_held = not (_has_hung_up if self._left_bytes else _is_at_end)(self._reader)
         if self._waiting is not None:
             self._waiting.cancel()
 
@@ -128,7 +138,7 @@ class Stream:
     def read_once(self) -> bool:
         """For whoever waits for the descriptor himself: note what there is, without a function; False at the end."""
         try:
-            data = os.read(self._reader, READ_BYTES)
+            data = _read_all(self._reader, READ_BYTES)
         except BlockingIOError:
             return True
         self._note(data)
@@ -173,7 +183,7 @@ class Stream:
             if self._left_bytes is not None:
                 bytes_max = min(bytes_max, self._left_bytes)
             try:
-                data = os.read(self._reader, bytes_max) if bytes_max else b""
+                data = _read_all(self._reader, bytes_max) if bytes_max else b""
             except BlockingIOError:
                 self._was_waited_for = True
                 with anyio.CancelScope() as self._waiting:
@@ -210,8 +220,11 @@ class Stream:
         if self._also is not None:
             self._also(data)
         self.total_bytes += len(data)
-        if self._keeps_tail:
-            self.tail.add(data)
+        if self._tail is not None:
+            self._tail.add(data)
+        if len(data) >= PIPE_BYTES_FIRST and not self._is_large:
+            self._is_large = True
+            _enlarge(self._reader)
 
     async def _deliver(self) -> None:
         """What the filter holds in whole frames."""
@@ -236,7 +249,7 @@ class Stream:
 
     async def _deliver_until_read(self) -> None:
         while not self._is_read:
-            changed = self._changed
+            changed = self._changed = anyio.Event()
             await self._deliver()
             if not self._is_read:
                 await changed.wait()
@@ -244,8 +257,8 @@ class Stream:
 
     def _tell(self) -> None:
         """There is something to deliver, or nothing will come any more."""
-        self._changed.set()
-        self._changed = anyio.Event()
+        if self._changed is not None:
+            self._changed.set()
 
 
 def _filter_for(sink: Sink) -> Filter:
@@ -256,10 +269,28 @@ def _pipe() -> tuple[int, int]:
     """Its ends; ours, for reading, does not block."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(reader, False)
+    return reader, writer
+
+
+def _read_all(fd: int, bytes_max: int) -> bytes:
+    """What there is, at most so much; nothing at the end. BlockingIOError if there is nothing yet.
+
+    In as many reads as it takes: who writes in small pieces does so while this reads, from cache to cache.
+    """
+    data = os.read(fd, bytes_max)
+    pieces, size = [data], len(data)
+    with suppress(BlockingIOError):
+        while data and size < bytes_max:
+            data = os.read(fd, bytes_max - size)
+            pieces.append(data)
+            size += len(data)
+    return b"".join(pieces)
+
+
+def _enlarge(fd: int) -> None:
     with suppress(OSError):
         # More than a user may have in all of his pipes: then it is as large as it was.
-        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    return reader, writer
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _waiting_bytes(fd: int) -> int:
@@ -267,6 +298,14 @@ def _waiting_bytes(fd: int) -> int:
     found = array.array("i", [0])
     fcntl.ioctl(fd, termios.FIONREAD, found)
     return found[0]
+
+
+def _is_at_end(fd: int) -> bool:
+    """Of an empty pipe the same as `_has_hung_up`, in one call. What it may read of it came too late."""
+    try:
+        return not os.read(fd, 1)
+    except BlockingIOError:
+        return False
 
 
 def _has_hung_up(fd: int) -> bool:

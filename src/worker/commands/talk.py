@@ -4,7 +4,7 @@
     sentinel   STARTED pid      FAILED errno, what, text       ENDED see `Ended`
 
 Frames as on the wire: a number for the kind of message, one that is not used, fields. Each side knows what the
-other is, so nothing is checked twice.
+other is, and a program was checked when it was made, so nothing is checked here.
 """
 
 import socket

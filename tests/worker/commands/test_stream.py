@@ -1,5 +1,6 @@
 """Streams under load: floods, slow functions, whoever keeps a pipe. Memory stays bounded, and the loop is for everybody."""
 
+import fcntl
 import os
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from stoker.proto import limits
 from stoker.worker.commands.filter import Gap, OutputLimitError
 from stoker.worker.commands.run import Child, CommandError, CommandTimeoutError, of_this_process, run
 from stoker.worker.commands.sinks import DISCARD, Output, chunks, lines
+from stoker.worker.commands.stream import PIPE_BYTES, PIPE_BYTES_FIRST
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60), pytest.mark.anyio]
 
@@ -45,6 +47,21 @@ async def test_nothing_is_read_while_a_function_has_what_it_was_given() -> None:
         assert child.stdout.total_bytes < MIB
         stuck.may_go.set()
     assert child.stdout.total_bytes == 20 * MIB
+
+
+async def test_pipe_is_enlarged_once_it_was_full() -> None:
+    counted = Counted()
+
+    def pipe_bytes(child: Child) -> int:
+        return fcntl.fcntl(child.stdout.fileno(), fcntl.F_GETPIPE_SZ)
+
+    async with run(shell("echo; exec sleep $1", a_mark()), stdout=counted.take, ok=None) as child:
+        await until(lambda: counted.bytes, "that it said something")
+        assert pipe_bytes(child) == PIPE_BYTES_FIRST
+        await child.end()
+    async with run(["yes"], stdout=counted.take, ok=None) as child:
+        await until(lambda: pipe_bytes(child) == PIPE_BYTES, "that it is enlarged")
+        await child.end()
 
 
 # --- keep --------------------------------------------------------------------------------------------------
