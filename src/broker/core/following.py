@@ -50,6 +50,8 @@ class _Follower:
     request: int | None = None
     """The one that waits."""
     deadline_ms: int | None = None
+    over: tuple[int, dict[int, int]] | None = None
+    """An attempt that is over, and how far its streams had come when the next one spoke. To be told before news of that."""
 
     def has_had(self, attempt: int, stream: int) -> int:
         """Up to which offset."""
@@ -112,6 +114,9 @@ class _Followed:
     def begin(self, attempt: int) -> None:
         """Another attempt has something to say: what there was of the one before is over."""
         if attempt != self.attempt:
+            for follower in self.followers.values():
+                if self.came and follower.request is None:
+                    follower.over = (self.attempt, dict(self.came))
             self.attempt = attempt
             self.pieces.clear()
             self.held_bytes = 0
@@ -233,6 +238,15 @@ class Following:
         """What is new to a follower that waits, or that nothing more will come."""
         if follower.request is None:
             return
+        if follower.over is not None:
+            attempt, came = follower.over
+            follower.over = None
+            gaps: list[list[int | bytes]] = [
+                [stream, end, b""] for stream, end in came.items() if follower.has_had(attempt, stream) < end
+            ]
+            if gaps and follower.had.attempt <= attempt:
+                self._answer(followed, follower, gaps, attempt)
+                return
         news = followed.news_for(follower)
         if news:
             self._answer(followed, follower, news)
@@ -240,13 +254,18 @@ class Following:
             self._answer(followed, follower, [])
             self._forget_follower(followed, follower.connection)
 
-    def _answer(self, followed: _Followed, follower: _Follower, news: list[list[int | bytes]]) -> None:
-        """News, the end, or neither, if it waits. Only news show nothing but what runs, which is stored."""
+    def _answer(
+        self, followed: _Followed, follower: _Follower, news: list[list[int | bytes]], attempt: int = 0
+    ) -> None:
+        """News, of the newest attempt if nothing else is said, the end, or neither, if it waits.
+
+        Only news show nothing but what runs, which is stored.
+        """
         if follower.request is None:
             return
         is_end = bool(followed.state) and not news
         state = followed.state if is_end else None
-        attempt = followed.attempt or follower.had.attempt
+        attempt = attempt or followed.attempt or follower.had.attempt
         answer = messages.Followed(followed.id, state, attempt, news)
         self._memory.effects.append(fx.Answer(follower.connection, follower.request, answer, now=bool(news)))
         self._open.discard((follower.connection, follower.request))

@@ -225,6 +225,49 @@ def test_next_attempt_begins_anew(stage: Stage) -> None:
     assert follower.answer() == m.Followed("a", None, 2, [[OUT, 0, b"2nd"]])
 
 
+def retried(stage: Stage) -> None:
+    """The attempt fails, and the next one runs."""
+    stage.nack(stage.runner, "a")
+    stage.pass_time(limits.DAY_MS)
+    stage.said = {OUT: 0, ERR: 0}
+
+
+@pytest.mark.parametrize("fields", [{}, {"lossless": True}])
+def test_what_a_slow_follower_had_not_had_of_an_attempt_is_told_as_a_gap(
+    stage: Stage, fields: dict[str, bool]
+) -> None:
+    slow = Follower(stage, **fields)
+    slow.ask()
+    stage.say(b"first")
+    slow.answer()
+    stage.say(b" and more")
+    stage.say(b"err", ERR)
+    retried(stage)
+    stage.say(b"2nd")
+    assert slow.ask() == m.Followed("a", None, 1, [[OUT, 14, b""], [ERR, 3, b""]])
+    assert slow.ask() == m.Followed("a", None, 2, [[OUT, 0, b"2nd"]])
+
+
+def test_gap_of_an_attempt_that_a_follower_has_had_nothing_of_is_all_of_it(stage: Stage) -> None:
+    quick, late = Follower(stage), Follower(stage)
+    late.ask(timeout_ms=0)
+    quick.ask()
+    stage.say(b"first")
+    retried(stage)
+    stage.say(b"2nd")
+    assert late.ask() == m.Followed("a", None, 1, [[OUT, 5, b""]])
+    assert late.ask() == m.Followed("a", None, 2, [[OUT, 0, b"2nd"]])
+
+
+def test_follower_that_had_all_of_an_attempt_before_it_asked_again_is_told_of_no_gap(stage: Stage) -> None:
+    follower = Follower(stage)
+    follower.ask()
+    stage.say(b"first")
+    retried(stage)
+    stage.say(b"2nd")
+    assert follower.ask() == m.Followed("a", None, 2, [[OUT, 0, b"2nd"]])
+
+
 # --- the pace -------------------------------------------------------------------------------------------------
 
 
