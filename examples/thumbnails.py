@@ -3,8 +3,8 @@
     stoker up thumbnails:app --commands            # in this directory
     python thumbnails.py PICTURES THUMBNAILS
 
-ImageMagick ends with 1 for a broken image. No second attempt mends that, so such a job is dead at once, with
-what ImageMagick had to say about it. Run again, it makes those anew that are not there.
+ImageMagick ends with 1 for an image that it can make nothing of. No second attempt mends that, so such a job is dead
+at once, with what ImageMagick had to say about it, and this ends with 1. Run again, it makes what is not there.
 """
 
 import shutil
@@ -26,9 +26,9 @@ def wanted(pictures: Path, thumbnails: Path) -> dict[Path, Path]:
 
 
 def job(image: Path, target: Path) -> JobSpec:
-    convert = shutil.which("convert") or "convert"
-    # The first frame, should it have several.
-    argv = [convert, f"{image}[0]", "-thumbnail", "128x128>", str(target)]
+    # ImageMagick puts a number in place of %d. Of several frames the first is taken.
+    source, made = (str(path).replace("%", "%%") for path in (image, target))
+    argv = [shutil.which("convert") or "convert", f"{source}[0]", "-thumbnail", "128x128>", made]
     return JobSpec("command", [argv], {"permanent": [1]}, time_limit_s=60)
 
 
@@ -51,8 +51,9 @@ def main(pictures: Path, thumbnails: Path) -> int:
                 broken.append(f"{image.name}: {said}")
             show_progress(done, len(images))
     print(*broken, f"thumbnails={len(images) - len(broken)} broken={len(broken)}", sep="\n")
-    return 0
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:3])))
+    usable = len(sys.argv) == 3 and Path(sys.argv[1]).is_dir()
+    sys.exit(main(*map(Path, sys.argv[1:])) if usable else "usage: thumbnails.py PICTURES THUMBNAILS")

@@ -88,8 +88,9 @@ def running(*words: str, environ: dict[str, str]) -> Generator[None]:
         assert process.wait(timeout=20) == 0
 
 
-def run(*words: str, environ: dict[str, str]) -> str:
-    ended = subprocess.run(words, env=environ, cwd=EXAMPLES, check=True, capture_output=True, text=True)
+def run(*words: str, environ: dict[str, str], code: int = 0) -> str:
+    ended = subprocess.run(words, env=environ, cwd=EXAMPLES, check=False, capture_output=True, text=True)
+    assert ended.returncode == code, ended.stderr
     return ended.stdout.strip()
 
 
@@ -134,6 +135,7 @@ def pictures(tmp_path: Path) -> Path:
         shutil.copy(path, directory)
     whole = (icons / "idle_256.png").read_bytes()
     (directory / "cut off.png").write_bytes(whole[:300])
+    (directory / "100%d.png").write_bytes(whole)
     (directory / "no image.jpg").write_bytes(b"this is no image\n")
     return directory
 
@@ -149,14 +151,14 @@ def test_thumbnails_of_all_images_and_a_reason_for_each_that_is_broken(
     whole = images - {"cut off.png", "no image.jpg"}
     assert len(whole) >= 10
     with running("up", "thumbnails:app", "--commands", "--workers", "1", environ=environ):
-        said = run(sys.executable, "thumbnails.py", str(pictures), str(thumbnails), environ=environ)
+        said = run(sys.executable, "thumbnails.py", str(pictures), str(thumbnails), environ=environ, code=1)
         *broken, last = said.splitlines()
         assert last == f"thumbnails={len(whole)} broken=2"
         assert [line.partition(":")[0] for line in broken] == ["cut off.png", "no image.jpg"]
         assert all("@ error/" in line for line in broken), broken
         dead = stoker("jobs", "--state", "dead", "--json", environ=environ)
         assert {json.loads(line)["outcome"] for line in dead.splitlines()} == {"permanent"}
-        again = run(sys.executable, "thumbnails.py", str(pictures), str(thumbnails), environ=environ)
+        again = run(sys.executable, "thumbnails.py", str(pictures), str(thumbnails), environ=environ, code=1)
         assert again.splitlines()[-1] == "thumbnails=0 broken=2"
     assert {path.name for path in thumbnails.iterdir()} == {f"{name}.png" for name in whole}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in thumbnails.iterdir())

@@ -80,9 +80,11 @@ def exit_status(client: Client, following: Following, id: str) -> int:
         return int(said.get("status", Exit.OK))
     history: list[dict[str, Any]] = client.show(id)["history"]
     last: dict[str, Any] = history[-1] if history else {}
-    failed = last.get("outcome") in ("error", "permanent")
-    if failed and last.get("status"):
-        return int(last["status"])
-    say(f"stoker: {id} is {escape(outcome.state)}: {escape(outcome.reason)}")
-    signal = last.get("signal")
-    return SIGNALLED + int(signal) if failed and signal else Exit.JOB_FAILED
+    # Of other outcomes a signal on record is that of a worker.
+    is_its_own = last.get("outcome") in ("error", "permanent", "timeout", "cancelled")
+    status, signal = (last.get(name) if is_its_own else None for name in ("status", "signal"))
+    if not status or last["outcome"] in ("timeout", "cancelled"):
+        say(f"stoker: {id} is {escape(outcome.state)}: {escape(outcome.reason)}")
+    if status:
+        return int(status)
+    return SIGNALLED + int(signal) if signal else Exit.JOB_FAILED

@@ -77,7 +77,8 @@ def _row(name: str, setting: Setting, said: Said) -> Row:
     if said.value is None:
         return Row(name, None, f"({setting.default_says})", said.origin)
     shown = setting.kind.show(said.value)
-    return Row(name, shown, text_of(shown), said.origin)
+    text = f"({setting.default_says})" if shown == [] and setting.default_says else text_of(shown)
+    return Row(name, shown, text, said.origin)
 
 
 def _report(effective: Effective, pool: PoolSettings, rows: list[Row]) -> dict[str, Any]:

@@ -64,6 +64,6 @@ def payload_of(text: str) -> bytes:
     if len(payload) > limits.PAYLOAD_BYTES_MAX:
         raise PayloadTooLargeError(
             f"stdin holds more than the {limits.PAYLOAD_BYTES_MAX} bytes that a payload may have:"
-            " put the data in a file and its path in the job"
+            " put the data in a file and its path in the job (`stoker run --stdin FILE`)"
         )
     return payload

@@ -56,7 +56,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     _policy_option("expires", "Dead if it has not started by then."),
     _policy_option("attempts_max", "Attempts before it is dead."),
     _policy_option("crashes_max", "Crashes and losses before it is dead."),
-    _policy_option("time_limit", "An attempt that takes longer is ended."),
+    _policy_option("time_limit", "An attempt that takes longer is ended; 1h if nobody says."),
     _policy_option("lease", "How long a silent worker keeps it."),
     _policy_option("backoff", "Wait before the second attempt; doubles with each."),
     _policy_option("backoff_cap", "The longest wait between attempts."),

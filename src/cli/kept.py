@@ -12,12 +12,21 @@ from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
 from ..client.sync import Client
+from ..client.values import decode_value
+from ..proto import limits
+from ..proto.model import COMMAND
 from ..proto.statefiles import OUTPUT, STREAM_NAMES, broker_pid, file_name
 from .escape import escape, escape_lines
+from .reading import mapping, mappings
 
 CHUNK_BYTES = 64 * 1024
 
-_KIND = "command"
+_LACKING = ", without the last "
+"""In the report of an attempt that failed: so many bytes are not in a file of it."""
+
+_CUT_BYTES = 4
+"""What a cut through a character takes away at most."""
+
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -47,7 +56,7 @@ class KeptFile(NamedTuple):
 def kept_files(client: Client, job: Mapping[str, Any]) -> list[KeptFile]:
     """Of a job as `show` has it; those that are there and may be read."""
     number, attempt = job.get("number"), job.get("attempt")
-    if job.get("kind") != _KIND or type(number) is not int or type(attempt) is not int:
+    if job.get("kind") != COMMAND or type(number) is not int or type(attempt) is not int:
         return []
     status = client.status()
     data, pid = status.get("data"), status.get("pid")
@@ -57,6 +66,27 @@ def kept_files(client: Client, job: Mapping[str, Any]) -> list[KeptFile]:
         if broker_pid(data) == pid:
             return list(_opened(os.path.join(data, OUTPUT), number, attempt))
     return []
+
+
+def missing(job: Mapping[str, Any]) -> list[str]:
+    """What is not in the files of a job as `show` has it, a line each."""
+    result = _result(job)
+    dropped = {name: result.get(f"{name}_dropped_bytes") for name in STREAM_NAMES.values()}
+    lines = [f"{count} bytes of {name} more were not kept" for name, count in dropped.items() if count]
+    reports = [str(row.get("report") or "") for row in mappings(job.get("history"))[-1:]]
+    return lines + [line for report in reports for line in report.splitlines() if _LACKING in line]
+
+
+def is_end_only(output: str) -> bool:
+    """Whether the output on record may be the end of more."""
+    return len(output.encode()) > limits.OUTPUT_BYTES_MAX - _CUT_BYTES
+
+
+def _result(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(job.get("result"), bytes):
+        with suppress(ValueError):
+            return mapping(decode_value(job["result"]))
+    return {}
 
 
 def _opened(directory: str, number: int, attempt: int) -> Iterator[KeptFile]:

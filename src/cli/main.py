@@ -101,9 +101,9 @@ def run(arguments: Sequence[str]) -> int:
         ensure(limits.DESCRIPTORS_MIN, "stoker")
         code = cli.main(args=list(arguments), prog_name="stoker", standalone_mode=False)
         flush()
-    except OutputClosed:
+    except OutputClosed as closed:
         _abandon_output()
-        return 0
+        return closed.exit_code
     except click.ClickException as error:
         return _usage(error)
     except click.Abort:

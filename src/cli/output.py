@@ -18,6 +18,10 @@ _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 class OutputClosed(Exception):
     """Nobody reads stdout any more."""
 
+    def __init__(self, exit_code: int = 0) -> None:
+        super().__init__()
+        self.exit_code = exit_code
+
 
 def put(text: str) -> None:
     """A line of data."""

@@ -1,12 +1,13 @@
 """`stoker run`: store a job that is a program."""
 
 import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from ..config.exits import Exit
+from ..config.exits import SIGNALLED, Exit
 from ..config.kinds import Duration, Number, Size
 from ..proto import limits
 from ..proto.ids import uuid7
@@ -14,7 +15,7 @@ from .attached import copy, exit_status, withdraw
 from .enqueue import payload_of
 from .joboptions import as_keywords, job_options
 from .options import checked, open_client, option_of, socket_option
-from .output import put
+from .output import OutputClosed, put, say
 
 STATUS_MAX = 255
 
@@ -108,7 +109,7 @@ def run(program: tuple[str, ...], socket: str | None, wait: bool, tied: bool, **
 
     With --wait it is as if it ran here: what it writes on stdout and stderr comes out there, Ctrl-C cancels it and returns
     when nothing of it lives, and the exit code is its exit status (128 and the number of a signal that ended it, 8 if it has
-    neither). Killing this command leaves the job alone.
+    neither). Killing this command leaves the job alone, and so does a reader of its output that goes away.
     """
     from ..worker.commands.command import KIND, Command
     from ..worker.commands.program import ProgramError
@@ -136,6 +137,10 @@ def run(program: tuple[str, ...], socket: str | None, wait: bool, tied: bool, **
             copy(client, following, id)
         except KeyboardInterrupt:
             return withdraw(client, following, id)
+        except OutputClosed:
+            # A program that ran here would end by that signal. Whether the job does is said by --tied.
+            say(f"stoker: nobody reads what {id} says any more")
+            raise OutputClosed(SIGNALLED + signal.SIGPIPE) from None
     return exit_status(client, following, id)
 
 

@@ -8,7 +8,7 @@ import click
 
 from ..proto.progress import progress_text
 from .escape import escape, escape_lines, shorten
-from .kept import kept_files
+from .kept import is_end_only, kept_files
 from .moment import instant, span
 from .options import json_option, name_argument, open_client, socket_option
 from .output import counted, fields, json_text, put, put_lines, table
@@ -182,6 +182,7 @@ def _outputs(history: Sequence[Mapping[str, Any]], *, whole: bool) -> list[str]:
         found = escape_lines(row["output"].rstrip("\n"))
         hidden = 0 if whole else max(len(found) - _OUTPUT_LINES, 0)
         more = f" ({counted(hidden, 'line')} before these: --output)" if hidden else ""
+        more = more or (" (its end)" if is_end_only(row["output"]) else "")
         lines += ["", f"output of attempt {text(row.get('attempt'))}{more}:"]
         lines += [f"  {line}" for line in found[hidden:]]
     return lines

@@ -8,7 +8,7 @@ from ..client.following import Following, Piece
 from ..client.sync import Client
 from .attached import copy, write
 from .escape import escape
-from .kept import kept_files
+from .kept import is_end_only, kept_files, missing
 from .options import name_argument, open_client, socket_option
 from .output import put, say
 
@@ -24,8 +24,10 @@ ENOUGH_S = 1.0
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job is finished.")
 @socket_option
 def tail(id: str, follow: bool, socket: str | None) -> None:
-    """Print what the program of job ID said last: while it runs on either stream as it comes, afterwards what was kept,
-    all of it if it is in files (`stoker run --keep-output`).
+    """Print what the program of job ID said last: while it runs on either stream as it comes, afterwards what was kept.
+
+    That is all of it, on either stream, if it is in files (`stoker run --keep-output`); else the last 64 KiB of both
+    together, on stdout.
 
     Whoever reads slowly is told how much he has missed; the program does not wait.
     """
@@ -60,9 +62,13 @@ def _put_kept(client: Client, id: str) -> None:
         for data in kept.chunks():
             write(Piece(kept.stream, data))
     if files:
+        for line in missing(job):
+            say(f"stoker: {escape(line)}")
         return
     said = [row["output"] for row in job["history"] if row.get("output")]
     if said:
+        if is_end_only(said[-1]):
+            say("stoker: this is the end of it; all of it is kept with `stoker run --keep-output`")
         put(said[-1].removesuffix("\n"))
     else:
         say(f"stoker: nothing is kept of what {id} said; see `stoker show {id}`")

@@ -83,6 +83,7 @@ class AsyncCaller:
             line.flush()
             with anyio.move_on_after(answer_within(message, self.timeout_s)):
                 await line.wait_answer(inbox)
+            line.look(inbox)
         finally:
             may_be_executed = line.leave(inbox)
         if not inbox.answers:

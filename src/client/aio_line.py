@@ -147,6 +147,12 @@ class Line:
             else:
                 await self._sleep(inbox)
 
+    def look(self, inbox: Inbox) -> None:
+        """Read what is there by now, up to an answer in this inbox: of whoever was stopped time is up, and it has come
+        all the same."""
+        while not inbox.answers and self._turn is None and self._ended is None and self._read():
+            pass
+
     def leave(self, inbox: Inbox) -> bool:
         """No longer a user. May anything that it posted, and got no answer to, still be executed?"""
         self._users.discard(inbox)

@@ -249,7 +249,7 @@ class Programs(Kind):
 
     def __init__(self) -> None:
         super().__init__(
-            "any|PATH,...", '"any", or a list of absolute paths ("/usr/bin/gzip,/usr/bin/rsync")'
+            "any|PATH,...", '"any", or a list of absolute paths ("/usr/bin/gzip,/opt/app/bin/report")'
         )
 
     def parse(self, text: str) -> tuple[str, ...]:

@@ -5,6 +5,9 @@ The words are the wire's, the command line's, the columns' and the methods' word
 
 from enum import StrEnum
 
+COMMAND = "command"
+"""The kind of jobs that are programs. It is built in, and served by pools that say `--commands`."""
+
 
 class State(StrEnum):
     """Where a job is in its life. `docs/protocol.md` has the table of transitions."""

@@ -28,17 +28,19 @@ from .startpage import Token
 class Strike:
     """The end of an attempt, should one come before its own."""
 
-    __slots__ = ("cancel", "reason")
+    __slots__ = ("cancel", "reason", "within_ms")
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self.within_ms: int | None = None
+        """So long it may take; then the worker is killed, and with it all that runs there."""
         self.cancel: Callable[[], object] = lambda: None
         """How to cancel what runs."""
 
-    def fall(self, reason: str) -> None:
+    def fall(self, reason: str, within_ms: int | None = None) -> None:
         """Cancel it, once and for the first reason that there is."""
         if self.reason is None:
-            self.reason = reason
+            self.reason, self.within_ms = reason, within_ms
             self.cancel()
 
 

@@ -305,10 +305,11 @@ class AsyncWorker:
 
     def _strike(self) -> None:
         """End what the start page says is to be ended."""
-        self._kills = dict(self._page.kills())
-        for token, reason in self._kills.items():
+        kills = list(self._page.kills())
+        self._kills = {token: reason for token, reason, _ in kills}
+        for token, reason, within_ms in kills:
             if token in self._running:
-                self._running[token][1].fall(reason)
+                self._running[token][1].fall(reason, within_ms)
 
     def _change(self) -> None:
         """Have the reader look at more than what comes from the broker."""

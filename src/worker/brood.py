@@ -112,10 +112,10 @@ class Child:
         self.is_told_to_end = True
         self.send(signal.SIGTERM)
 
-    def strike(self, token: Token, reason: str) -> None:
-        """Have its handler stopped, if it is still that attempt, or once it comes to it."""
+    def strike(self, token: Token, reason: str, within_ms: int) -> None:
+        """Have its handler stopped, if it is still that attempt, or once it comes to it. It is killed after so long."""
         # Written before it is looked at, so an attempt that begins in between finds it.
-        self.page.kill(self._kills % self.page.slots, token, reason)
+        self.page.kill(self._kills % self.page.slots, token, reason, within_ms)
         self._kills += 1
         # One with several slots looks at its kills only when it is told to, one with a single slot also
         # before each attempt: then the signal is for the attempt that runs, and for no other.

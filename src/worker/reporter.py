@@ -88,7 +88,7 @@ class Reporter:
 
     def is_to_end(self, token: Token) -> bool:
         """Whether this attempt is no longer wanted, or over its time."""
-        return any(token == other for other, _ in self._page.kills())
+        return any(token == other for other, _, _ in self._page.kills())
 
     def _beat(self, token: Token) -> None:
         # Not once it is to end: what is on the page then is no longer its own to change.

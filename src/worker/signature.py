@@ -22,10 +22,10 @@ Fit = Callable[..., object]
 """Called with arguments, it raises TypeError if they do not fit, and does nothing else."""
 
 
-def fit_of(function: Callable[..., Any]) -> Fit:
-    """The check for one handler; to be made once and kept."""
+def fit_of(function: Callable[..., Any], name: str | None = None) -> Fit:
+    """The check for one handler; to be made once and kept. `name`: what errors call it, if not by its own."""
     if type(function) is FunctionType:
-        return _empty_twin(function)
+        return _empty_twin(function, name or function.__qualname__)
     from inspect import signature
 
     try:
@@ -34,13 +34,13 @@ def fit_of(function: Callable[..., Any]) -> Fit:
         return _anything
 
 
-def _empty_twin(function: FunctionType) -> Fit:
+def _empty_twin(function: FunctionType, name: str) -> Fit:
     names: dict[str, Any] = {}
     code = f"def twin({_parameters(function.__code__)}): pass"
     exec(code, names)  # noqa: S102 - foreign are only names of parameters, which the compiler has seen before
     twin: FunctionType = names["twin"]
     twin.__defaults__, twin.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-    twin.__qualname__ = function.__qualname__
+    twin.__qualname__ = name
     return twin
 
 

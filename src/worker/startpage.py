@@ -11,7 +11,7 @@ Words of 8 bytes:
     1       jobs finished (worker)
     2, 3    entry of slot 0, what runs: counter, epoch + 1 (worker)
     4, 5    kill entry of slot 0: counter, epoch + 1 (supervisor)
-    6       reason of the kill entry (supervisor)
+    6       reason of the kill entry, and above its lowest 8 bits for how many ms it may take (supervisor)
     7       memory mark of slot 0: a death by signal with a peak of so many bytes is the limit's (worker)
     8       beat entry of slot 0: by when it must beat again, see below (worker)
     9 ...   slot 1, and so on: 7 words a slot
@@ -45,6 +45,9 @@ _RUNS, _KILL, _REASON, _MEMORY, _BEAT = 0, 2, 4, 5, 6
 _COUNTER_BITS = 20
 _COUNTER_MASK = (1 << _COUNTER_BITS) - 1
 """Of a beat entry. What is left for the instant are five centuries."""
+
+_REASON_BITS = 8
+_REASON_MASK = (1 << _REASON_BITS) - 1
 
 KILL_REASONS = ("timeout", "cancelled", "lost", "silent")
 """The last is the supervisor's own: an attempt did not beat in the time it had named."""
@@ -99,15 +102,16 @@ class StartPage:
         at = _entry(slot)
         if self._load(at + _KILL) != token:
             return None
-        return KILL_REASONS[self._words[at + _REASON]]
+        return KILL_REASONS[self._words[at + _REASON] & _REASON_MASK]
 
-    def kills(self) -> Iterator[tuple[Token, str]]:
-        """Every kill entry: the attempt that shall end, and why. Most are of attempts long over."""
+    def kills(self) -> Iterator[tuple[Token, str, int]]:
+        """Every kill entry: the attempt that shall end, why, and in how many ms. Most are of attempts long over."""
         for slot in range(self.slots):
             at = _entry(slot)
             token = self._load(at + _KILL)
             if token is not None:
-                yield token, KILL_REASONS[self._words[at + _REASON]]
+                word = self._words[at + _REASON]
+                yield token, KILL_REASONS[word & _REASON_MASK], word >> _REASON_BITS
 
     # --- the supervisor's ----------------------------------------------------------------------------
 
@@ -141,11 +145,11 @@ class StartPage:
             if entry & _COUNTER_MASK == token[1] & _COUNTER_MASK:
                 yield token
 
-    def kill(self, slot: int, token: Token, reason: str) -> None:
-        """Say that an attempt shall end, before its worker is told to look."""
+    def kill(self, slot: int, token: Token, reason: str, within_ms: int) -> None:
+        """Say that an attempt shall end, before its worker is told to look. After so long that is killed."""
         at = _entry(slot)
         self._words[at + _KILL + 1] = 0
-        self._words[at + _REASON] = KILL_REASONS.index(reason)
+        self._words[at + _REASON] = within_ms << _REASON_BITS | KILL_REASONS.index(reason)
         self._store(at + _KILL, token)
 
     def memory_mark(self, slot: int) -> int:

@@ -116,6 +116,9 @@ class Supervisor:
             Flavour.TRIO: (async_workers, async_slots),
             Flavour.ASYNCIO: (async_workers, async_slots),
         }
+        for program in commands or ():
+            if not os.path.exists(program):
+                say("no_such_program", program=program, hint="no job can run it")
         self._slots = Slots()
         self._generations = Generations(self._start, self, say)
         self._reloading = Reloading(
@@ -430,7 +433,7 @@ class Supervisor:
         self._say("attempt_struck", pid=child.pid, token=f"{token[0]}.{token[1]}", reason=kill.reason)
         await trio.sleep(HEADING_S)
         if child.nonce in self._children:
-            child.strike(token, kill.reason)
+            child.strike(token, kill.reason, kill.grace_ms)
         await trio.sleep(kill.grace_ms / 1000)
         if not (child.nonce in self._children and child.is_stuck_in(token)):
             return

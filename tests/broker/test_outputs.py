@@ -1,7 +1,9 @@
 """Files of what programs said: they go when their job's row has gone, in steps, and nothing else does."""
 
 import errno
+import itertools
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from stoker.broker.memory import MemoryJournal
 from stoker.broker.outputs import (
     FULL_MS,
     REST_MS,
+    REST_SHARE,
     RETRY_MS,
     STEP_MS,
     Outputs,
@@ -26,6 +29,7 @@ from stoker.broker.outputs import (
     make_directory,
     removing,
 )
+from stoker.proto import limits
 from stoker.proto.messages import STDERR, STDOUT
 from stoker.proto.statefiles import OUTPUT, file_name
 
@@ -129,6 +133,21 @@ def test_rows_that_go_one_after_the_other_share_a_pass(bench: Bench) -> None:
     assert bench.pass_time(REST_MS) > REST_MS
     assert bench.numbers == {3}
     assert bench.runner.submitted == before + 1
+
+
+def test_rest_is_a_share_of_what_a_pass_has_taken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each look at it takes a second.
+    clock = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    bench.drop(2)
+    bench.pass_time(REST_MS)
+    monkeypatch.undo()
+    assert bench.numbers == {1, 3}
+    bench.drop(3)
+    bench.pass_time(REST_MS)
+    assert bench.numbers == {1, 3}, "seconds of work are followed by more rest than that"
+    bench.pass_time(REST_SHARE * limits.MINUTE_MS)
+    assert bench.numbers == {1}
 
 
 def test_nothing_is_done_where_nothing_is_due(bench: Bench) -> None:

@@ -4,11 +4,13 @@ import asyncio
 import gc
 import os
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from support.forking import forked
 from support.scripted_broker import Close, Hang, Request, ScriptedBroker, stores_everything
@@ -16,7 +18,7 @@ from support.threaded_broker import broker_at
 from support.waiting import wait_until
 
 from stoker import AsyncClient, BrokerUnreachableError, ClientTimeoutError, OutcomeUnknown
-from stoker.proto import messages
+from stoker.proto import limits, messages
 from stoker.proto.messages import Message
 
 pytestmark = pytest.mark.timeout(30)
@@ -130,6 +132,38 @@ async def test_overdue_answer_moves_new_calls_to_a_new_line_and_leaves_old_ones_
             assert broker.open_count == 2
             broker.close_connections()
     assert states == ["done"]
+
+
+@pytest.mark.anyio
+async def test_answer_that_has_come_counts_although_time_is_up(socket_path: str) -> None:
+    """As for whoever was stopped meanwhile. It is longer than one read."""
+    report = {"text": "x" * (limits.READ_BYTES + 10)}
+    asked, found = threading.Event(), list[Any]()
+
+    def answers(_: Request) -> Message:
+        asked.set()
+        return messages.StatusReport(report)
+
+    async def ask(client: AsyncClient) -> None:
+        found.append(await client.status())
+
+    with ScriptedBroker(socket_path, answers):
+        async with AsyncClient(socket_path, timeout_s=0.3) as client:
+            await client.status()
+            asked.clear()
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask, client)
+                while not asked.is_set():
+                    await anyio.lowlevel.checkpoint()
+                hold_up(0.5)
+    assert found == [report]
+
+
+def hold_up(seconds: float) -> None:
+    """Nobody else of this loop has a turn meanwhile."""
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        pass
 
 
 @pytest.mark.anyio

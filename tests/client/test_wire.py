@@ -1,5 +1,7 @@
 """One connection: whether a request had left, who may be at the other end, whose it is."""
 
+import contextlib
+import itertools
 import os
 import socket
 from collections.abc import Generator
@@ -7,11 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 from support.forking import forked
-from support.scripted_broker import Request, ScriptedBroker
+from support.scripted_broker import Request, ScriptedBroker, answer_frame
 
+from stoker.client import wire as wire_module
 from stoker.client.request import ConnectionLost
+from stoker.client.session import Answered
 from stoker.client.wire import Wire
-from stoker.proto import messages
+from stoker.proto import limits, messages
 from stoker.proto.errors import BrokerUnreachableError, LocalProtocolError
 from stoker.proto.messages import Message
 
@@ -66,6 +70,38 @@ def test_request_without_an_answer_has_left(socket_path: str) -> None:
         assert lost.value.sent
         assert not lost.value.overdue
         wire.close()
+
+
+def test_answer_that_has_come_counts_although_time_is_up(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for whoever was stopped meanwhile. It is longer than one read."""
+    clock = itertools.count(0, 100)
+    monkeypatch.setattr(wire_module, "monotonic", lambda: next(clock))
+    report = messages.StatusReport({"text": "x" * (limits.READ_BYTES + 10)})
+    with listening(socket_path) as listener, contextlib.closing(Wire(socket_path, 1)) as wire:
+        peer = listener.accept()[0]
+        number = wire.send(messages.Status(), 1)
+        with peer:
+            peer.sendall(answer_frame(number, report))
+            answer = wire.receive(5)
+    assert isinstance(answer, Answered)
+    assert answer.message == report
+
+
+def test_rest_of_an_answer_that_does_not_come_is_not_waited_for(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(0, 100)
+    monkeypatch.setattr(wire_module, "monotonic", lambda: next(clock))
+    with listening(socket_path) as listener, contextlib.closing(Wire(socket_path, 1)) as wire:
+        peer = listener.accept()[0]
+        wire.send(messages.Status(), 1)
+        with peer:
+            peer.sendall(b"\0")
+            with pytest.raises(ConnectionLost) as lost:
+                wire.receive(5)
+    assert lost.value.overdue
 
 
 @pytest.mark.slow

@@ -79,7 +79,20 @@ def test_pool_that_allows_no_commands_takes_none(short_directory: Path) -> None:
         stack.start_broker()
         stack.start_pool("trials:app", 1)
         job = run(stack, "true")
-        assert "no connected worker knows kind command" in " ".join(stack.client.why(job.id).reasons)
+        assert stack.client.why(job.id).reasons[0] == (
+            "no connected worker knows kind command, for which a pool needs --commands"
+        )
+
+
+def test_pool_says_which_of_its_programs_does_not_exist(short_directory: Path) -> None:
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        stack.start_pool("trials:app", 1, "--commands", "/bin/sh,/no/such/program")
+        wait_until(stack.command_worker, "the worker for commands is up", deadline_s=20)
+    said = "".join(log.read_text() for log in short_directory.glob("*pool*.log")).splitlines()
+    assert [line.partition("program=")[2].split()[0] for line in said if "no_such_program" in line] == [
+        "/no/such/program"
+    ]
 
 
 def test_cancel_ends_all_of_it_before_the_job_is_cancelled(stack: Stack, tmp_path: Path) -> None:
@@ -96,6 +109,23 @@ def test_time_limit_ends_all_of_it(stack: Stack, tmp_path: Path) -> None:
     job, tree = escaping(stack, tmp_path, time_limit_s=1.5, attempts_max=1)
     assert job.wait(20).outcome == "timeout"
     assert all_gone(programs_of(tree))
+
+
+def test_long_grace_of_a_program_costs_its_neighbour_nothing(stack: Stack, tmp_path: Path) -> None:
+    """Without an end to it the worker would be killed, and with it whatever else runs there."""
+    go = tmp_path / "go"
+    neighbour = run(stack, "sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done", attempts_max=1)
+    deaf = stack.client.enqueue(
+        "command",
+        [["sh", "-c", "trap '' TERM; sleep 600"]],
+        {"grace_s": 3600},
+        time_limit_s=0.5,
+        attempts_max=1,
+    )
+    assert deaf.wait(30).outcome == "timeout"
+    go.touch()
+    assert neighbour.wait(20).state == "done"
+    assert [row["attempt"] for row in stack.client.show(neighbour.id)["history"]] == [1]
 
 
 def test_kill_of_the_nursery_is_missed_by_nobody(stack: Stack, tmp_path: Path) -> None:

@@ -75,6 +75,35 @@ def test_signal_that_ended_it_is_in_the_exit_code(stack: Stack) -> None:
     assert (code, b"signal 9" in err) == (137, True)
 
 
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exec sleep 60", 143), ("trap 'exit 7' TERM; sleep 60 & wait", 7)],
+    ids=["TERM", "7"],
+)
+def test_program_that_is_over_its_time_has_its_own_exit_code_and_is_said_so(
+    stack: Stack, script: str, code: int
+) -> None:
+    attached = stoker(stack, "run", "--wait", "--time-limit", "1s", "--", "sh", "-c", script)
+    found, _, err = ended(attached)
+    assert (found, b"over its time limit" in err) == (code, True)
+
+
+def test_reader_that_goes_away_ends_the_command_and_not_the_job(stack: Stack, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    script = f"echo one; until [ -e {go} ]; do sleep 0.05; done; echo two; exit 5"
+    attached = stoker(stack, "run", "--wait", "--", "sh", "-c", script)
+    assert attached.stdout is not None
+    assert attached.stderr is not None
+    assert attached.stdout.readline() == b"one\n"
+    attached.stdout.close()
+    go.touch()
+    assert attached.wait(30) == 141
+    assert b"nobody reads" in attached.stderr.read()
+    attached.stderr.close()
+    outcome = stack.client.wait(only_job(stack), timeout_s=20)
+    assert (outcome.state, outcome.reason.endswith("exit status 5")) == ("dead", True)
+
+
 def test_program_that_does_not_exist_is_said_so(stack: Stack) -> None:
     code, _, err = ended(stoker(stack, "run", "--wait", "--", "no-such-program"))
     assert (code, b"ENOENT" in err) == (8, True)
@@ -146,8 +175,9 @@ def test_program_that_ended_in_time_is_done_however_slow_its_reader_is(stack: St
 def test_tail_says_what_was_said_and_goes_on_if_told_to(stack: Stack, tmp_path: Path) -> None:
     go = tmp_path / "go"
     job = put(stack, f"echo one; until [ -e {go} ]; do sleep 0.05; done; echo two")
-    wait_until(lambda: stack.holder_pid(job.id), "it runs")
-    assert ended(stoker(stack, "tail", job.id)) == (0, b"one\n", b"")
+    wait_until(
+        lambda: ended(stoker(stack, "tail", job.id)) == (0, b"one\n", b""), "it has said so", deadline_s=20
+    )
     following = stoker(stack, "tail", "-f", job.id)
     assert following.stdout is not None
     assert following.stdout.readline() == b"one\n"

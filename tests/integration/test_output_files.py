@@ -105,6 +105,28 @@ def test_tail_and_show_print_all_of_it(stack: Stack) -> None:
     assert b"\n  1\n  2\n" in shown and b"\n  30000\n" in shown and b"\n  e\\x1b\n" in shown
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_tail_says_what_is_not_in_the_files(stack: Stack, code: int) -> None:
+    start(stack)
+    job = stack.client.enqueue(
+        "command", [["sh", "-c", f"seq 1000; exit {code}"]], {"keep_output_bytes": 1024}, attempts_max=1
+    )
+    assert job.wait(30).is_done == (code == 0)
+    tail = stoker(stack, "tail", job.id)
+    dropped = NUMBERS.index(b"1001\n") - 1024
+    assert (tail.stdout, f"{dropped} bytes".encode() in tail.stderr) == (NUMBERS[:1024], True)
+
+
+def test_tail_says_that_what_is_on_record_is_the_end_only(stack: Stack) -> None:
+    start(stack)
+    jobs = [stack.client.enqueue("command", [["seq", count]]) for count in ("10000", "20000")]
+    assert all(job.wait(30).is_done for job in jobs)
+    said = [stoker(stack, "tail", job.id) for job in jobs]
+    assert [b"this is the end of it" in each.stderr for each in said] == [False, True]
+    assert [len(each.stdout) for each in said] == [48_894, 65_536]
+    assert b"(its end)" in stoker(stack, "show", jobs[1].id, "--output").stdout
+
+
 def test_end_is_printed_where_the_files_are_gone(stack: Stack) -> None:
     start(stack)
     job = run(stack, "echo out")

@@ -376,7 +376,7 @@ def test_it_outlasts_a_restart_of_the_broker(pool: RunningPool) -> None:
 
 def test_strike_that_came_before_the_process_was_known_is_passed_on() -> None:
     page = StartPage(startpage.create())
-    page.kill(0, (1, 1), "timeout")
+    page.kill(0, (1, 1), "timeout", 0)
 
     def struck(number: int, frame: object) -> None:
         raise JobTimeout("struck")

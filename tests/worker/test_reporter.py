@@ -186,7 +186,7 @@ def test_thread_that_an_attempt_left_behind_does_not_beat_for_the_next(
 def test_attempt_that_is_to_end_cannot_beat_itself_free(reporter: Reporter, page: StartPage) -> None:
     job = a_job(reporter)
     job.heartbeat(within_s=1)
-    page.kill(0, TOKEN, "silent")
+    page.kill(0, TOKEN, "silent", 0)
     job.heartbeat(within_s=60)
     job.heartbeat(within_s=0)
     assert list(page.silent(in_s(2))) == [TOKEN]
@@ -209,7 +209,7 @@ def test_time_that_is_no_number_is_refused(reporter: Reporter, within_s: Any) ->
 
 def test_job_is_cancelled_when_its_own_token_is_on_the_page(reporter: Reporter, page: StartPage) -> None:
     job = a_job(reporter)
-    page.kill(0, LATER, "cancelled")
+    page.kill(0, LATER, "cancelled", 0)
     assert job.cancelled is False
-    page.kill(0, TOKEN, "timeout")
+    page.kill(0, TOKEN, "timeout", 0)
     assert job.cancelled is True

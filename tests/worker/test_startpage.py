@@ -95,26 +95,27 @@ def test_slots_have_entries_of_their_own(sides: Sides) -> None:
 
 @pytest.mark.parametrize("reason", startpage.KILL_REASONS)
 def test_worker_reads_why_its_attempt_shall_end(sides: Sides, reason: str) -> None:
-    sides.supervisor.kill(0, (3, 9), reason)
+    sides.supervisor.kill(0, (3, 9), reason, 5000)
     assert sides.worker.kill_reason(0, (3, 9)) == reason
+    assert list(sides.worker.kills()) == [((3, 9), reason, 5000)]
 
 
 @pytest.mark.parametrize("other", [(3, 8), (2, 9), (9, 3)])
 def test_kill_entry_means_nothing_for_another_attempt(sides: Sides, other: tuple[int, int]) -> None:
-    sides.supervisor.kill(0, (3, 9), "timeout")
+    sides.supervisor.kill(0, (3, 9), "timeout", 0)
     assert sides.worker.kill_reason(0, other) is None
 
 
 def test_later_kill_replaces_the_earlier(sides: Sides) -> None:
-    sides.supervisor.kill(0, (1, 1), "timeout")
-    sides.supervisor.kill(0, (1, 2), "cancelled")
+    sides.supervisor.kill(0, (1, 1), "timeout", 0)
+    sides.supervisor.kill(0, (1, 2), "cancelled", 0)
     assert sides.worker.kill_reason(0, (1, 1)) is None
     assert sides.worker.kill_reason(0, (1, 2)) == "cancelled"
 
 
 def test_kill_entry_leaves_the_token_alone(sides: Sides) -> None:
     sides.worker.start(0, (1, 1))
-    sides.supervisor.kill(0, (1, 2), "lost")
+    sides.supervisor.kill(0, (1, 2), "lost", 0)
     assert sides.supervisor.token(0) == (1, 1)
 
 

@@ -50,8 +50,8 @@ class _Follower:
     request: int | None = None
     """The one that waits."""
     deadline_ms: int | None = None
-    over: tuple[int, dict[int, int]] | None = None
-    """An attempt that is over, and how far its streams had come when the next one spoke. To be told before news of that."""
+    over: deque[tuple[int, dict[int, int]]] = attrs.Factory(lambda: deque(maxlen=limits.OUTCOMES_KEPT))
+    """Attempts that are over, and how far their streams had come when the next one spoke. To be told before news of that."""
 
     def has_had(self, attempt: int, stream: int) -> int:
         """Up to which offset."""
@@ -116,7 +116,7 @@ class _Followed:
         if attempt != self.attempt:
             for follower in self.followers.values():
                 if self.came and follower.request is None:
-                    follower.over = (self.attempt, dict(self.came))
+                    follower.over.append((self.attempt, dict(self.came)))
             self.attempt = attempt
             self.pieces.clear()
             self.held_bytes = 0
@@ -238,9 +238,8 @@ class Following:
         """What is new to a follower that waits, or that nothing more will come."""
         if follower.request is None:
             return
-        if follower.over is not None:
-            attempt, came = follower.over
-            follower.over = None
+        while follower.over:
+            attempt, came = follower.over.popleft()
             gaps: list[list[int | bytes]] = [
                 [stream, end, b""] for stream, end in came.items() if follower.has_had(attempt, stream) < end
             ]

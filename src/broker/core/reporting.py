@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from ...proto import limits, messages
-from ...proto.model import State
+from ...proto.model import COMMAND, State
 from ...proto.nonce import code_of
 from ...proto.progress import progress_text
 from ...proto.span import span
@@ -149,7 +149,7 @@ class Reporting:
             if holds
         ]
         if job.kind not in self._registry.known_kinds():
-            reasons.append(f"no connected worker knows kind {job.kind}")
+            reasons.append(_unknown(job.kind))
             if not any(pool.connection is not None for pool in self._registry.pools.values()):
                 reasons.append("no pool of workers is connected; start one with `stoker pool APP`")
         elif not any(self._registry.serving(job.kind, job.queue)):
@@ -297,7 +297,7 @@ class Reporting:
                 yield f"queue {queue.name}: dead jobs that need a person: {queue.counts[State.DEAD]}"
             for kind in queue.ready_kinds:
                 if kind not in known:
-                    yield f"queue {queue.name}: no connected worker knows kind {kind}"
+                    yield f"queue {queue.name}: {_unknown(kind)}"
 
     def _contradictions(self) -> Iterable[str]:
         """Kinds that supervisors who are here now declare differently."""
@@ -309,6 +309,11 @@ class Reporting:
                 other = first.setdefault(kind, pool)
                 if other.kinds[kind] != policy:
                     yield f"pools {other.name} and {pool.name} declare kind {kind} differently"
+
+
+def _unknown(kind: str) -> str:
+    text = f"no connected worker knows kind {kind}"
+    return text if kind != COMMAND else f"{text}, for which a pool needs --commands"
 
 
 def _measured(attempt: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ program lives.
 
 import select
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 
@@ -77,8 +77,11 @@ class Attendance:
         self._files.add(number, data)
         self._live.add(number, data)
 
-    async def attend(self, grace_s: float) -> Ended:
-        """Run it until nothing of it is left. StartError, SentinelLostError, OutputLimitError."""
+    async def attend(self, grace: Callable[[], float]) -> Ended:
+        """Run it until nothing of it is left. `grace`: seconds from TERM to KILL, asked when it is to be ended.
+
+        StartError, SentinelLostError, OutputLimitError.
+        """
         with closing(self._streams):
             running: Running | None = None
             # Broken off it would leave a program that nobody waits for.
@@ -93,13 +96,15 @@ class Attendance:
             else:
                 with select.epoll() as epoll, self._listening(epoll):
                     self._watch(epoll, running)
-                    await self._see_to_the_end(epoll, running, grace_s)
+                    await self._see_to_the_end(epoll, running, grace)
             for stream in self._outputs:
                 self._check_limit(stream)
         assert self.ended is not None
         return self.ended
 
-    async def _see_to_the_end(self, epoll: select.epoll, running: Running, grace_s: float) -> None:
+    async def _see_to_the_end(
+        self, epoll: select.epoll, running: Running, grace: Callable[[], float]
+    ) -> None:
         try:
             self.ended = await self._await_end(epoll, running)
         finally:
@@ -107,7 +112,7 @@ class Attendance:
                 self._bounded.clear()
                 self._live.end_soon()
                 with trio.CancelScope(shield=True), suppress(SentinelLostError):
-                    await running.end(round(grace_s * limits.SECOND_MS))
+                    await running.end(round(grace() * limits.SECOND_MS))
                     self.ended = await self._await_end(epoll, running)
             self._read_rest()
 
@@ -131,7 +136,8 @@ class Attendance:
         if not self._naps:
             await trio.lowlevel.wait_readable(epoll.fileno())
             return
-        with trio.move_on_after(min(self._naps.values()) - time.monotonic()):
+        # It may be over already, which Trio takes for a mistake.
+        with trio.move_on_after(max(0.0, min(self._naps.values()) - time.monotonic())):
             await trio.lowlevel.wait_readable(epoll.fileno())
         now_s = time.monotonic()
         for stream in [stream for stream, until_s in self._naps.items() if until_s <= now_s]:

@@ -13,10 +13,10 @@ from typing import Any
 
 import attrs
 
-from ...proto import limits
+from ...proto import limits, model
 from .program import UMASK_DEFAULT, Program, ProgramError, encoded, encoded_arguments
 
-KIND = "command"
+KIND = model.COMMAND
 
 GRACE_S = 3.0
 """Between TERM and KILL. Below the time after which a worker that does not let go of a cancelled job is killed
@@ -36,7 +36,8 @@ class Rules:
         if not self._programs:
             return
         if command.argv[0] not in self._programs:
-            raise ProgramError(f"this pool runs only {', '.join(sorted(self._programs))}")
+            allowed = ", ".join(sorted(self._programs))
+            raise ProgramError(f"this pool runs only {allowed}, each named by just that path")
         if command.env or command.pass_env:
             raise ProgramError("a pool that runs only certain programs takes no environment from jobs")
 
@@ -87,6 +88,9 @@ class Command:
         _require(self.stdin is None or self.stdin_file is None, "stdin", "left out if there is a stdin_file")
         for name in ("ok", "retry", "permanent"):
             _require(_numbers(getattr(self, name)), name, "a list of exit statuses")
+        for name in ("retry", "permanent"):
+            both = sorted(set(self.ok).intersection(getattr(self, name)))
+            _require(not both, name, f"without {both}, which {'is' if len(both) == 1 else 'are'} ok")
         _require(
             _is(self.rlimits, dict) and _numbers([*self.rlimits.values()]), "rlimits", "a map of numbers"
         )

@@ -161,7 +161,7 @@ class _File:
         except OSError as error:
             if error.errno in _FOR_GOOD | _PASSING:
                 raise
-            self.trouble = _words(error)
+            self.trouble = words_of(error)
 
     def add(self, data: bytes) -> None:
         kept = memoryview(data)[: self._left_bytes]
@@ -182,7 +182,7 @@ class _File:
             while written_bytes < len(data):
                 written_bytes += os.write(self._fd, data[written_bytes:])
         except OSError as error:
-            self._give_up(_words(error))
+            self._give_up(words_of(error))
         return written_bytes
 
     def _give_up(self, why: str) -> None:
@@ -229,5 +229,6 @@ def _shown(path: bytes) -> str:
     return path.decode(errors="backslashreplace")
 
 
-def _words(error: OSError) -> str:
+def words_of(error: OSError) -> str:
+    """`ENOENT: No such file or directory`."""
     return f"{errno.errorcode.get(error.errno or 0, type(error).__name__)}: {error.strerror}"

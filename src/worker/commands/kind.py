@@ -7,6 +7,7 @@ back.
 
 import errno
 import math
+import os
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -25,8 +26,8 @@ from ..report import cut, reason_of, report_of
 from ..signature import fit_of
 from ..startpage import Token
 from .attend import Attendance
-from .command import Command, Rules
-from .files import OpenFiles, OutputFiles, nowhere
+from .command import KIND, Command, Rules
+from .files import OpenFiles, OutputFiles, nowhere, words_of
 from .filter import OutputLimitError
 from .live import LiveOutput
 from .program import ProgramError
@@ -41,11 +42,14 @@ SHORT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 ANSWER_S = 1.0
 """So long before the end of its time an attempt whose program has ended waits for followers no more."""
 
+SPARE_S = 1.5
+"""So long before a worker is killed, with all that runs beside, what it was to end is killed, whatever its grace."""
+
 SHORT_S = 1.0
 """So long a worker waits before it gives such a job back, and takes another."""
 
 # Of the class itself it would be asked with `inspect`, which takes as long as all else of a request.
-_FITS = partial(fit_of(Command.__init__), None)
+_FITS = partial(fit_of(Command.__init__, KIND), None)
 
 
 async def command(argv: Sequence[str], **options: Any) -> None:
@@ -72,7 +76,7 @@ async def attempt_of(
         rules.check(command)
     except (PayloadError, ProgramError) as error:
         return Nack(token, "permanent", cut(str(error), limits.REASON_BYTES_MAX))
-    life = _Attempt(token, command, begun_s, live, open_files)
+    life = _Attempt(token, command, begun_s, live, open_files, strike)
     answer: Ack | Nack | Release | None = None
     with trio.CancelScope() as scope:
         strike.cancel = scope.cancel
@@ -92,29 +96,43 @@ def _left_s() -> float:
     return math.inf if job is None else max(0.0, job.deadline - time.monotonic() - ANSWER_S)
 
 
+def _with_name(error: OSError) -> str:
+    """As of a program that cannot be started: `ENOENT: No such file or directory: name`."""
+    if not isinstance(error.filename, str | bytes):
+        return words_of(error)
+    return f"{words_of(error)}: {os.fsencode(error.filename).decode(errors='backslashreplace')}"
+
+
 class _Attempt:
     """One command in its attempt."""
 
     def __init__(
-        self, token: Token, command: Command, begun_s: float, live: LiveOutput, open_files: OpenFiles
+        self,
+        token: Token,
+        command: Command,
+        begun_s: float,
+        live: LiveOutput,
+        open_files: OpenFiles,
+        strike: Strike,
     ) -> None:
         self._token = token
         self._command = command
         self._begun_s = begun_s
         self._live = live
         self._open_files = open_files
+        self._strike = strike
         self._files: OutputFiles | None = None
         self._attendance: Attendance | None = None
 
     async def run(self) -> Ack | Nack | Release:
         try:
             self._attendance = self._prepared()
-            return self._answer(await self._attendance.attend(self._command.grace_s))
+            return self._answer(await self._attendance.attend(self._grace_s))
         except (StartError, OSError) as error:
             if error.errno in SHORT_OF:
                 await trio.sleep(SHORT_S)
                 return Release(self._token, "not_started")
-            return self._failed("error", str(error) if isinstance(error, StartError) else reason_of(error))
+            return self._failed("error", str(error) if isinstance(error, StartError) else _with_name(error))
         except (ProgramError, UnicodeEncodeError) as error:
             # The latter of stdin, or of the name of its file: no attempt makes text of half a surrogate pair.
             return self._failed("permanent", str(error))
@@ -127,6 +145,12 @@ class _Attempt:
         finally:
             if self._files is not None:
                 self._files.close()
+
+    def _grace_s(self) -> float:
+        within_ms, grace_s = self._strike.within_ms, self._command.grace_s
+        if within_ms is None:
+            return grace_s
+        return min(grace_s, max(0.0, within_ms / limits.SECOND_MS - SPARE_S))
 
     def _prepared(self) -> Attendance:
         command = self._command
@@ -157,7 +181,10 @@ class _Attempt:
 
     def struck(self, reason: str) -> Nack:
         """It was to be ended, and is."""
-        return self._filled(attempt.struck_answer(self._token, reason, self._notes(), self._begun_s))
+        answer = attempt.struck_answer(self._token, reason, self._notes(), self._begun_s)
+        if reason == "cancelled":
+            answer = answer._replace(reason="its program was ended")
+        return self._filled(answer)
 
     def _failed(self, outcome: str, reason: str, report: str = "") -> Nack:
         reason = cut(reason, limits.REASON_BYTES_MAX)

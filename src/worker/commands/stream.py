@@ -138,7 +138,7 @@ class Stream:
     def read_once(self) -> bool:
         """For whoever waits for the descriptor himself: note what there is, without a function; False at the end."""
         try:
-            data = _read_all(self._reader, READ_BYTES)
+            data = read_all(self._reader, READ_BYTES)
         except BlockingIOError:
             return True
         self._note(data)
@@ -183,7 +183,7 @@ class Stream:
             if self._left_bytes is not None:
                 bytes_max = min(bytes_max, self._left_bytes)
             try:
-                data = _read_all(self._reader, bytes_max) if bytes_max else b""
+                data = read_all(self._reader, bytes_max) if bytes_max else b""
             except BlockingIOError:
                 self._was_waited_for = True
                 with anyio.CancelScope() as self._waiting:
@@ -272,7 +272,7 @@ def _pipe() -> tuple[int, int]:
     return reader, writer
 
 
-def _read_all(fd: int, bytes_max: int) -> bytes:
+def read_all(fd: int, bytes_max: int) -> bytes:
     """What there is, at most so much; nothing at the end. BlockingIOError if there is nothing yet.
 
     In as many reads as it takes: who writes in small pieces does so while this reads, from cache to cache.

@@ -248,6 +248,20 @@ def test_what_a_slow_follower_had_not_had_of_an_attempt_is_told_as_a_gap(
     assert slow.ask() == m.Followed("a", None, 2, [[OUT, 0, b"2nd"]])
 
 
+def test_gaps_of_two_attempts_are_told_one_after_the_other(stage: Stage) -> None:
+    slow = Follower(stage)
+    slow.ask()
+    stage.say(b"first")
+    slow.answer()
+    stage.say(b" and more")
+    for text in (b"2nd", b"3rd"):
+        retried(stage)
+        stage.say(text)
+    assert slow.ask() == m.Followed("a", None, 1, [[OUT, 14, b""]])
+    assert slow.ask() == m.Followed("a", None, 2, [[OUT, 3, b""]])
+    assert slow.ask() == m.Followed("a", None, 3, [[OUT, 0, b"3rd"]])
+
+
 def test_gap_of_an_attempt_that_a_follower_has_had_nothing_of_is_all_of_it(stage: Stage) -> None:
     quick, late = Follower(stage), Follower(stage)
     late.ask(timeout_ms=0)

@@ -51,11 +51,25 @@ def test_pool_without_a_list_runs_everything() -> None:
     Rules().check(Command(["sh", "-c", "true"], env={"LD_PRELOAD": "x"}, pass_env=["SECRET"]))
 
 
+ALLOWED = r"^this pool runs only /usr/bin/gzip, /usr/bin/rsync, each named by just that path$"
+
+
+def command(**options: Any) -> Command:
+    return Command(["true"], **options)
+
+
+@pytest.mark.parametrize("name", ["retry", "permanent"])
+def test_status_is_not_success_and_something_else_as_well(name: str) -> None:
+    with pytest.raises(ProgramError, match=rf"^{name} must be without \[3\], which is ok$"):
+        command(ok=[0, 3], **{name: [3, 4]})
+    command(ok=[0, 3], **{name: [4]})
+
+
 def test_pool_with_a_list_runs_what_is_in_it_by_its_whole_path() -> None:
     rules = Rules(["/usr/bin/gzip", "/usr/bin/rsync"])
     rules.check(Command(["/usr/bin/gzip", "-9", "a"]))
     for program in ("gzip", "/usr/bin/../bin/gzip", "/bin/gzip", "/usr/bin/gzi"):
-        with pytest.raises(ProgramError, match=r"^this pool runs only /usr/bin/gzip, /usr/bin/rsync$"):
+        with pytest.raises(ProgramError, match=ALLOWED):
             rules.check(Command([program]))
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from stoker.proto import limits
 from stoker.worker.commands.filter import Gap, OutputLimitError
 from stoker.worker.commands.run import Child, CommandError, CommandTimeoutError, of_this_process, run
 from stoker.worker.commands.sinks import DISCARD, Output, chunks, lines
-from stoker.worker.commands.stream import PIPE_BYTES, PIPE_BYTES_FIRST
+from stoker.worker.commands.stream import PIPE_BYTES, PIPE_BYTES_FIRST, read_all
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60), pytest.mark.anyio]
 
@@ -223,6 +224,17 @@ async def test_floods_leave_the_loop_to_others(sink: str) -> None:
             await until(lambda: late.count > 50, "that it had its turns", deadline_s=20)
             group.cancel_scope.cancel()
     assert late.p99_s < LATE_S_MAX
+
+
+async def test_no_more_is_read_than_was_asked_for_however_it_comes() -> None:
+    """Each read of such a socket gives one piece."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        ours.setblocking(False)
+        for _ in range(3):
+            theirs.send(b"x" * 600)
+        assert read_all(ours.fileno(), 1000) == b"x" * 1000
+        assert read_all(ours.fileno(), 1000) == b"x" * 600
 
 
 # --- whoever keeps the pipe --------------------------------------------------------------------------------
