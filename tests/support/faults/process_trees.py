@@ -2,7 +2,8 @@
 
 First they end by themselves, or by their time limit: each outcome and status must be right, and two seconds later
 nothing of them lives, no process of stoker has a zombie, and none has more open than before. Then, while they
-run, worker, zygote or supervisor are killed: two seconds later nothing of them lives either.
+run, worker, zygote or supervisor are killed: two seconds later nothing of them lives either, and what came in their
+place has no zombie and no more open than what was there before.
 """
 
 import os
@@ -60,6 +61,10 @@ SHAPES = {
     "stopped child": Shape("sleep {mark} & kill -STOP $!; exit {status}"),
     "deaf": Shape("trap '' TERM; sleep {mark} & wait; sleep {mark}", is_endless=True),
     "stopped": Shape("sleep {mark} & kill -STOP $$", is_endless=True),
+    "deaf with a hidden daemon": Shape(
+        "trap '' TERM; (setsid env -i /bin/sh -c '(/bin/sleep {mark} &) & exec /bin/sleep {mark}' &); sleep {mark}",
+        is_endless=True,
+    ),
     "deaf daemon": Shape("trap '' TERM HUP; setsid sleep {mark} & sleep {mark}", is_endless=True),
 }
 
@@ -93,6 +98,7 @@ class Trial:
         self._look_at_processes(before)
         for number in range(kills):
             self._kill(VICTIMS[number % len(VICTIMS)])
+            self._look_at_processes(before)
 
     def _start_pool(self) -> None:
         self._stack.start_pool("trials:app", 1, "--commands", "--slots", str(SLOTS))

@@ -33,6 +33,9 @@ LATE_S = 0.05
 GROWN_MIB_MAX = 32
 """Of worker and broker: far above what twenty programs have bounds for."""
 
+FLOW_MIB_S_MIN = 20
+"""Read of all of them together, while short jobs are timed: a worker that did not read would be quick."""
+
 PAUSE_S = 0.01
 
 
@@ -55,9 +58,17 @@ class Trial:
         floods = [stack.client.enqueue("command", [KINDS[at % len(KINDS)]]) for at in range(FLOODS)]
         wait_until(lambda: all(stack.holder_pid(flood.id) == worker for flood in floods), "all of them run")
         with _followers(stack.socket, floods):
+            begun_s, read_bytes = time.monotonic(), _read_bytes(worker)
             took_s = [self._short_s(1) for _ in range(amount)]
+            flow = (_read_bytes(worker) - read_bytes) / limits.MIB / (time.monotonic() - begun_s)
         slowest_s = slowest_in_a_hundred(took_s)
-        self.counts = {"short jobs": amount, "slowest_us": round(slowest_s * 1e6)}
+        self.counts = {
+            "short jobs": amount,
+            "slowest_us": round(slowest_s * 1e6),
+            "MiB a second": round(flow),
+        }
+        if flow < FLOW_MIB_S_MIN:
+            self.faults.append(f"of the floods only {flow:.0f} MiB a second were read")
         if slowest_s > self._late_s:
             self.faults.append(f"the slowest short job in a hundred took {slowest_s * 1000:.0f} ms")
         self._end(floods)
@@ -94,8 +105,15 @@ class Trial:
             (attempt,) = self._stack.client.show(flood.id)["history"]
             if (state, attempt["outcome"]) != ("cancelled", "cancelled"):
                 self.faults.append(f"a flood is {state}, its attempt {attempt['outcome']}")
-            if len(attempt["output"]) > limits.OUTPUT_BYTES_MAX:
-                self.faults.append(f"of a flood {len(attempt['output'])} characters are kept")
+            kept_bytes = len(attempt["output"].encode())
+            if not 0 < kept_bytes <= limits.OUTPUT_BYTES_MAX:
+                self.faults.append(f"of a flood {kept_bytes} bytes are kept")
+
+
+def _read_bytes(pid: int) -> int:
+    """By all of its reads so far."""
+    lines = Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("rchar:")).split()[1])
 
 
 @contextmanager
