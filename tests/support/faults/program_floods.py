@@ -60,12 +60,13 @@ class Trial:
         with _followers(stack.socket, floods):
             begun_s, read_bytes = time.monotonic(), _read_bytes(worker)
             took_s = [self._short_s(1) for _ in range(amount)]
-            flow = (_read_bytes(worker) - read_bytes) / limits.MIB / (time.monotonic() - begun_s)
+            read_mib = (_read_bytes(worker) - read_bytes) / limits.MIB
+            flow = read_mib / (time.monotonic() - begun_s)
         slowest_s = slowest_in_a_hundred(took_s)
         self.counts = {
             "short jobs": amount,
             "slowest_us": round(slowest_s * 1e6),
-            "MiB a second": round(flow),
+            "MiB read": round(read_mib),
         }
         if flow < FLOW_MIB_S_MIN:
             self.faults.append(f"of the floods only {flow:.0f} MiB a second were read")
