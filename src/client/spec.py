@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..proto.errors import StokerError
 from ..proto.ids import uuid7
 from ..proto.messages import Enqueue
+from ..proto.model import COMMAND
 from . import values
 
 # For type checkers alone: to make such a class takes as long as the rest of this file.
@@ -90,6 +91,8 @@ def enqueue_message(
             fields[field] = value if convert is None else convert(name, value)
     payload = fields.pop("payload", None)
     if payload is None:
+        if kind == COMMAND:
+            _require_program(args, kwargs)
         payload = values.encode_arguments(args, kwargs)
     elif args or kwargs:
         raise OptionError("payload takes the place of args and kwargs; give one or the other")
@@ -97,6 +100,16 @@ def enqueue_message(
     if id is None:
         return Enqueue(uuid7(), kind, payload, True, **fields)
     return Enqueue(id, kind, payload, **fields)
+
+
+def _require_program(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
+    """What no kernel runs is refused before there is a job of it. All else of a command is for its worker to say."""
+    argv = args[0] if args else (kwargs or {}).get("argv")
+    texts = argv if isinstance(argv, list | tuple) and all(type(each) is str for each in argv) else ()
+    if not texts or not texts[0] or any("\0" in text for text in texts):
+        raise OptionError(
+            f"argv must be a list of texts without zero bytes, the program first, not {argv!r:.100}"
+        )
 
 
 def milliseconds(name: str, seconds: Any) -> int:

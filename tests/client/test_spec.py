@@ -32,6 +32,23 @@ def test_arguments_become_the_payload() -> None:
     assert decode_value(JobSpec("k", [1], {"a": 2}).message.payload) == [[1], {"a": 2}]
 
 
+@pytest.mark.parametrize(
+    "argv", [[], [""], "true", None, ["a\0b"], ["sh", "-c", "\0"], [b"true"], 5], ids=repr
+)
+def test_program_that_no_kernel_runs_is_refused(argv: Any) -> None:
+    for given in ([[argv]], [[], {"argv": argv}]):
+        with pytest.raises(
+            OptionError, match=r"^argv must be a list of texts without zero bytes, the program first"
+        ):
+            JobSpec("command", *given)
+
+
+def test_program_is_no_affair_of_other_kinds_and_a_raw_payload_is_taken_as_it_is() -> None:
+    assert JobSpec("k", ["a\0b"]).message.kind == "k"
+    assert JobSpec("command", payload=b"[]").message.payload == b"[]"
+    assert decode_value(JobSpec("command", [["true", ""]]).message.payload) == [[["true", ""]], {}]
+
+
 def test_raw_payload_is_sent_as_it_is() -> None:
     assert JobSpec("k", payload=b"\xff").message.payload == b"\xff"
 

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.paths import python_path
 from support.waiting import wait_until
 
 from stoker.worker import process
@@ -78,6 +80,49 @@ def test_signal_reaches_the_process_and_its_end_shows(sleeper: subprocess.Popen[
     assert not target.send(signal.SIGKILL)
     target.close()
     target.close()
+
+
+REUSED = """
+import os, signal, subprocess, time
+from stoker.worker import process, sweep
+
+def sleeper(pid=None):
+    if pid is not None:
+        with open("/proc/sys/kernel/ns_last_pid", "w") as last:
+            last.write(str(pid - 1))
+    return subprocess.Popen(["sleep", "600"])
+
+first = sleeper()
+known, target = process.stat(first.pid), process.Pidfd(first.pid)
+first.kill()
+first.wait()
+# A process is known by its pid and the hundredth of a second in which it began.
+time.sleep(0.05)
+second = sleeper(first.pid)
+assert second.pid == first.pid, (second.pid, first.pid)
+assert not target.send(signal.SIGKILL)
+sweep.send(known, signal.SIGKILL)
+assert second.poll() is None and process.stat(second.pid) is not None
+sweep.send(process.stat(second.pid), signal.SIGKILL)
+assert second.wait(10) == -signal.SIGKILL
+print("held")
+"""
+"""In a pid namespace of its own: a pid is given to another process at once."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("unshare") or os.getuid() != 0, reason="needs root and unshare")
+def test_process_that_got_the_pid_of_another_is_left_alone() -> None:
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", REUSED]
+    ended = subprocess.run(
+        command,
+        env=os.environ | {"PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "held\n"), ended.stderr
 
 
 def test_stopped_process_is_seen_to_be_stopped(sleeper: subprocess.Popen[bytes]) -> None:

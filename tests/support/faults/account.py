@@ -6,7 +6,7 @@ been told until then. What was only asked may have happened or not.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stoker.broker.core.job import COLUMNS
@@ -66,6 +66,10 @@ class Account:
             self._paused.pop(message.queue or "", None)
 
     # --- what is told ----------------------------------------------------------------------------------
+
+    def counts_delivery(self, token: Sequence[int]) -> bool:
+        """Whether that job was heard of while there was power."""
+        return (token[0], token[1]) in self._job_of
 
     def hear(self, array: list[Any]) -> None:
         """A frame of the broker."""

@@ -135,6 +135,14 @@ def test_nothing_that_a_program_leaves_behind_survives_it(nursery: NurseryProces
     nursery.wait_sentinels(0)
 
 
+def test_five_hundred_children_do_not_survive_their_program(line: Line) -> None:
+    mark = a_mark()
+    begun_s = time.monotonic()
+    ended = line.run(a_shell("i=0; while [ $i -lt 500 ]; do sleep $1 & i=$((i + 1)); done; exit 4", mark))
+    assert (ended.status, ended.left_count, ended.is_gone, living(mark)) == (4, 500, True, set())
+    assert elapsed_ms(begun_s) < 20_000
+
+
 @pytest.mark.parametrize("how", ["stays", "hides"])
 def test_what_is_never_there_when_all_are_listed_does_not_survive(how: str) -> None:
     mark = a_mark()
