@@ -104,9 +104,9 @@ def enqueue_message(
 
 def _require_program(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
     """What no kernel runs is refused before there is a job of it. All else of a command is for its worker to say."""
-    argv = args[0] if args else (kwargs or {}).get("argv")
-    texts = argv if isinstance(argv, list | tuple) and all(type(each) is str for each in argv) else ()
-    if not texts or not texts[0] or any("\0" in text for text in texts):
+    argv: Any = args[0] if args else (kwargs or {}).get("argv")
+    texts: Sequence[Any] = argv if type(argv) in (list, tuple) else ()
+    if not (texts and texts[0] and all(type(text) is str and "\0" not in text for text in texts)):
         raise OptionError(
             f"argv must be a list of texts without zero bytes, the program first, not {argv!r:.100}"
         )
