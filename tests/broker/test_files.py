@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.pools import children_of
+from support.waiting import wait_until
 
 from stoker.broker.files import (
     BALLAST,
@@ -228,6 +230,8 @@ def test_lock_ends_with_its_process_and_is_not_inherited(tmp_path: Path) -> None
     assert holder.stdout.readline() == b"held\n"
     with pytest.raises(OwnedError, match=f"pid {holder.pid}"):
         OwnerLock(str(tmp_path))
+    # Until it is executed it has what its parent has.
+    wait_until(lambda: children_of(holder.pid, "cat"), "cat runs")
     holder.kill()
     holder.wait()
     # `cat` lives on, without the lock, until its input ends.
