@@ -25,8 +25,8 @@ RUN_STAMP := $(RUN)/.complete
 # One limit for a whole run of the tests, so that a hang is a failure with a name.
 SESSION_S := 820
 PYTEST := $(BIN)/python -m pytest --session-timeout=$(SESSION_S)
-# Most tests with real processes wait most of the time: three at once take a quarter less than two, on two cores.
-BESIDE := -n 3 --dist worksteal
+# Most tests with real processes wait much of the time. Three at once take a quarter less, and find more tests that race.
+BESIDE := -n 2 --dist worksteal
 CHECKED := src tests examples benchmarks
 SEED ?=
 SEED_OPTION := $(if $(SEED),--seed $(SEED))

@@ -395,7 +395,7 @@ def test_threads_of_a_handler_see_that_it_is_cancelled(pool: RunningPool) -> Non
 
 
 def test_job_runs_on_through_a_restart_of_the_broker_and_is_acked_once(pool: RunningPool) -> None:
-    counter, _ = begin(pool, "polite", 1.0)
+    counter, _ = begin(pool, "polite", 3.0)
     pid = pool.broker.wait_holder(counter).pid
     pool.broker.stop()
     pool.broker.start()
