@@ -41,7 +41,7 @@ class Subject(Protocol):
         ...
 
     def enqueue_many(self, count: int) -> None:
-        """So many over one connection, without waiting for each; all are on disk when this returns, and most done."""
+        """So many over one connection, without waiting for each; all are on disk when this returns, and perhaps done."""
         ...
 
     def enqueue_timed(self) -> Any:

@@ -15,14 +15,11 @@ from ..client.sync import Client
 from ..client.values import decode_value
 from ..proto import limits
 from ..proto.model import COMMAND
-from ..proto.statefiles import OUTPUT, STREAM_NAMES, broker_pid, file_name
+from ..proto.statefiles import LACKING, OUTPUT, STREAM_NAMES, broker_pid, file_name
 from .escape import escape, escape_lines
 from .reading import mapping, mappings
 
 CHUNK_BYTES = 64 * 1024
-
-_LACKING = ", without the last "
-"""In the report of an attempt that failed: so many bytes are not in a file of it."""
 
 _CUT_BYTES = 4
 """What a cut through a character takes away at most."""
@@ -74,7 +71,7 @@ def missing(job: Mapping[str, Any]) -> list[str]:
     dropped = {name: result.get(f"{name}_dropped_bytes") for name in STREAM_NAMES.values()}
     lines = [f"{count} bytes of {name} more were not kept" for name, count in dropped.items() if count]
     reports = [str(row.get("report") or "") for row in mappings(job.get("history"))[-1:]]
-    return lines + [line for report in reports for line in report.splitlines() if _LACKING in line]
+    return lines + [line for report in reports for line in report.splitlines() if LACKING in line]
 
 
 def is_end_only(output: str) -> bool:

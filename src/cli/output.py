@@ -16,7 +16,7 @@ _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 class OutputClosed(Exception):
-    """Nobody reads stdout any more."""
+    """Nobody reads stdout any more; the command ends with this exit code."""
 
     def __init__(self, exit_code: int = 0) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ from ..config.exits import SIGNALLED, Exit
 from ..config.kinds import Duration, Number, Size
 from ..proto import limits
 from ..proto.ids import uuid7
+from ..proto.model import COMMAND
 from .attached import copy, exit_status, withdraw
 from .enqueue import payload_of
 from .joboptions import as_keywords, job_options
@@ -111,7 +112,7 @@ def run(program: tuple[str, ...], socket: str | None, wait: bool, tied: bool, **
     when nothing of it lives, and the exit code is its exit status (128 and the number of a signal that ended it, 8 if it has
     neither). Killing this command leaves the job alone, and so does a reader of its output that goes away.
     """
-    from ..worker.commands.command import KIND, Command
+    from ..worker.commands.command import Command
     from ..worker.commands.program import ProgramError
 
     if tied and not wait:
@@ -126,14 +127,14 @@ def run(program: tuple[str, ...], socket: str | None, wait: bool, tied: bool, **
         keywords["attempts_max"] = 1
     client = open_client(socket)
     if not wait:
-        put(client.enqueue(KIND, [list(program)], asked, **keywords).id)
+        put(client.enqueue(COMMAND, [list(program)], asked, **keywords).id)
         return Exit.OK
     keywords["id"] = id = keywords["id"] or uuid7()
     with client.follow(id, lossless=True, tied=tied) as following:
         try:
             # Before it exists, so that nothing is missed.
             following.begin()
-            client.enqueue(KIND, [list(program)], asked, **keywords)
+            client.enqueue(COMMAND, [list(program)], asked, **keywords)
             copy(client, following, id)
         except KeyboardInterrupt:
             return withdraw(client, following, id)

@@ -6,7 +6,7 @@ is said at once.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -58,7 +58,7 @@ def _option(setting: Setting) -> Callable[[F], F]:
     alone = setting.kind.alone
     return click.option(
         setting.flag,
-        parameter(setting),
+        _parameter(setting),
         metavar=setting.kind.word,
         is_flag=False,
         flag_value=alone,
@@ -66,7 +66,7 @@ def _option(setting: Setting) -> Callable[[F], F]:
     )
 
 
-def parameter(setting: Setting) -> str:
+def _parameter(setting: Setting) -> str:
     """What click calls the flag of a setting."""
     return setting.flag.removeprefix("--").replace("-", "_")
 
@@ -77,16 +77,17 @@ def effective_of(flags: Mapping[str, Any], *, warn: bool = True) -> Effective:
     Mistakes within it are not refused yet: see `Effective.refuse_mistakes`.
     """
     file = read(place(flags["config"], os.environ, os.getuid()))
-    texts = {setting.name: flags.get(parameter(setting)) for setting in SETTINGS}
+    texts = {setting.name: flags.get(_parameter(setting)) for setting in SETTINGS}
     effective = gather(texts, flags.get("queue_rules") or (), os.environ, file)
     for warning in effective.warnings if warn else ():
         say(f"stoker: warning: {escape(warning)}")
     return effective
 
 
-def as_arguments(flags: Mapping[str, Any], *tables: str) -> list[str]:
-    """The flags of these tables as they were given, for another command line."""
-    given = [(setting, flags.get(parameter(setting))) for setting in SETTINGS if setting.table in tables]
+def as_arguments(flags: Mapping[str, Any], *tables: str, names: Collection[str] = ()) -> list[str]:
+    """The flags of these tables, and of these settings, as they were given, for another command line."""
+    wanted = [setting for setting in SETTINGS if setting.table in tables or setting.name in names]
+    given = [(setting, flags.get(_parameter(setting))) for setting in wanted]
     arguments = [f"{setting.flag}={text}" for setting, text in given if text is not None]
     if QUEUES in tables:
         arguments += [f"--queue={queue}" for queue in flags.get("queue_rules") or ()]

@@ -8,13 +8,13 @@ import click
 
 from ..config.exits import Exit
 from ..config.place import NO_FILE
-from ..config.table import ACCESS, BROKER, LOG, POOL, QUEUES, SETTINGS
+from ..config.table import ACCESS, BROKER, LOG, POOL, QUEUES
 from ..proto import limits
 from .descriptors import for_pool, require
 from .escape import escape
 from .options import reload_option
 from .output import counted
-from .settingflags import PLACES, as_arguments, effective_of, parameter, setting_flags
+from .settingflags import PLACES, as_arguments, effective_of, setting_flags
 
 
 @click.command()
@@ -57,9 +57,7 @@ def broker_arguments(flags: Mapping[str, Any]) -> list[str]:
 
 def pool_arguments(flags: Mapping[str, Any]) -> list[str]:
     """The same for the pool, but its app."""
-    given = [(setting, flags.get(parameter(setting))) for setting in SETTINGS if setting.name in PLACES]
-    places = [f"{setting.flag}={text}" for setting, text in given if text is not None]
-    return [_config(flags), *places, *as_arguments(flags, POOL, LOG)]
+    return [_config(flags), *as_arguments(flags, POOL, LOG, names=PLACES)]
 
 
 def _config(flags: Mapping[str, Any]) -> str:

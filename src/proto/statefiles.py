@@ -17,6 +17,9 @@ OUTPUT = "output"
 
 STREAM_NAMES = {messages.STDOUT: "stdout", messages.STDERR: "stderr"}
 
+LACKING = ", without the last "
+"""In the report of an attempt that failed: so many bytes are not in a file of it."""
+
 _PID_BYTES = 20
 
 

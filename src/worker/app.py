@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from ..proto import limits
+from ..proto.model import COMMAND
 from ..proto.rules import POLICY, is_name
 from .confinement import CONFINEMENT_OPTIONS, FREE, Confinement, confinement_of
 from .deaths import SUFFIX, DeadJob, handler_of
@@ -276,10 +277,9 @@ class App:
 
     def add_commands(self) -> None:
         """For the pool: make the kind of jobs that are programs. ValueError if the app has one of that name."""
-        from .commands.command import KIND
         from .commands.kind import command
 
-        self._add(command, KIND, None, {})
+        self._add(command, COMMAND, None, {})
 
     def kinds(self) -> list[dict[str, Any]]:
         """Every kind with what it declares, as a pool tells the broker."""

@@ -31,10 +31,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ..proto import limits, work
+from ..proto.model import COMMAND
 from . import async_attempt, attempt, log
 from .app import App
 from .async_attempt import Strike
-from .commands.command import KIND, Rules
+from .commands.command import Rules
 from .commands.files import OutputDirectory, peer_pid
 from .commands.kind import attempt_of
 from .commands.live import LiveOutput
@@ -213,7 +214,7 @@ class AsyncWorker:
             token: Token = (job.token[0], job.token[1])
             self._page.start(slot, token)
             self._running[token] = (slot, Strike())
-            if self._programs is not None and job.kind == KIND:
+            if self._programs is not None and job.kind == COMMAND:
                 self._live[token] = LiveOutput(token, job.follow, self._ask, self._call_later)
             self._tasks.start_soon(self._run_job, job, token)
 
@@ -241,7 +242,7 @@ class AsyncWorker:
         reporter, headers = self._reporters[self._running[token][0]], job.headers or {}
         set_task_job(CurrentJob(job.id, job.attempt, token, job.kind, job.queue, headers, deadline, reporter))
         reporter.begin(token)
-        if self._programs is not None and job.kind == KIND:
+        if self._programs is not None and job.kind == COMMAND:
             open_files = partial(self._directory.open, job.number, job.attempt)
             done = await attempt_of(token, job.payload, strike, self._programs, self._live[token], open_files)
             reporter.end()

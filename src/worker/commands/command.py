@@ -13,10 +13,8 @@ from typing import Any
 
 import attrs
 
-from ...proto import limits, model
+from ...proto import limits
 from .program import UMASK_DEFAULT, Program, ProgramError, encoded, encoded_arguments
-
-KIND = model.COMMAND
 
 GRACE_S = 3.0
 """Between TERM and KILL. Below the time after which a worker that does not let go of a cancelled job is killed

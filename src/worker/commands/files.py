@@ -20,7 +20,7 @@ from typing import Any
 
 from ...config.durations import format_size
 from ...proto import limits
-from ...proto.statefiles import OUTPUT, STREAM_NAMES, broker_pid, file_name
+from ...proto.statefiles import LACKING, OUTPUT, STREAM_NAMES, broker_pid, file_name
 from .program import ProgramError
 
 _FOR_GOOD = frozenset(
@@ -201,7 +201,7 @@ class _File:
         if not self.dropped_bytes:
             return f" ({self.trouble})" if self.trouble else ""
         why = self.trouble or f"more than {format_size(self._bytes_max)}"
-        return f", without the last {self.dropped_bytes} bytes: {why}"
+        return f"{LACKING}{self.dropped_bytes} bytes: {why}"
 
 
 def _create(directory: int, name: str) -> int:

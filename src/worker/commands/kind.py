@@ -17,6 +17,7 @@ from typing import Any
 import trio
 
 from ...proto import limits
+from ...proto.model import COMMAND
 from ...proto.work import Ack, Nack, Release
 from .. import attempt
 from ..async_attempt import Strike
@@ -26,7 +27,7 @@ from ..report import cut, reason_of, report_of
 from ..signature import fit_of
 from ..startpage import Token
 from .attend import Attendance
-from .command import KIND, Command, Rules
+from .command import Command, Rules
 from .files import OpenFiles, OutputFiles, nowhere, words_of
 from .filter import OutputLimitError
 from .live import LiveOutput
@@ -49,7 +50,7 @@ SHORT_S = 1.0
 """So long a worker waits before it gives such a job back, and takes another."""
 
 # Of the class itself it would be asked with `inspect`, which takes as long as all else of a request.
-_FITS = partial(fit_of(Command.__init__, KIND), None)
+_FITS = partial(fit_of(Command.__init__, COMMAND), None)
 
 
 async def command(argv: Sequence[str], **options: Any) -> None:
