@@ -6,9 +6,11 @@ next enqueue or lease, and shares its commit: a queue that is not busy writes ha
 that somebody waits for ends the patience at once. Within it a power cut takes acks that nobody has been
 told are stored; their jobs run again, as they would after any ack that did not arrive.
 
-**Holdup.** A batch that does not get to the disk holds up everything that waits for it, and none of that
-must age: a job in it has not left the broker. It is held up from the moment it was handed over, or found
-not to fit, until it is stored.
+**Holdup.** A batch that does not get to the disk, because it does not fit or the disk takes long over it,
+holds up everything that waits for it, and none of that must age: a job in it has not left the broker. So
+nothing is judged meanwhile, and once it is stored the time of what it held back counts from then. A batch
+that takes less than `HELD_MS` is not worth the trouble: that much may be missing from a lease or a time
+limit, and as much again for what had gathered behind another such batch.
 
 Pure: the owner says what time it is.
 """
@@ -19,7 +21,7 @@ PATIENCE_MS = 5
 """Several commits' worth: a sequence of enqueues by one client comes sooner than that."""
 
 HELD_MS = 50
-"""A batch that is longer in flight holds up what time would do to leases; half the shortest lease."""
+"""A batch that is in flight as long is held up; half the shortest lease."""
 
 
 class BatchTimes:
@@ -28,9 +30,11 @@ class BatchTimes:
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
         self._patient_until_ms: int | None = None
-        self._held_since_ms: int | None = None
-        self._batch = 0
-        self._batch_since_ms = 0
+        self._since_ms: int | None = None
+        self.is_full = False
+        """A batch does not fit, also while it is tried again."""
+        self.is_held = False
+        """A batch is known to be held up: it does not fit, or the disk takes long over it."""
 
     # --- patience --------------------------------------------------------------------------------------
 
@@ -54,33 +58,27 @@ class BatchTimes:
 
     # --- holdup ----------------------------------------------------------------------------------------
 
-    @property
-    def is_held(self) -> bool:
-        """A batch is known not to get to the disk: it does not fit, also while it is tried again, or the
-        disk takes long over it."""
-        return self._held_since_ms is not None
-
-    def watch(self, now_ms: int) -> None:
-        """Note when the batch in flight was handed over."""
-        if self._committer.handed_over != self._batch:
-            self._batch, self._batch_since_ms = self._committer.handed_over, now_ms
+    def begun(self, now_ms: int) -> None:
+        """A batch was handed over; or again, the same one, after it did not fit."""
+        if self._since_ms is None:
+            self._since_ms = now_ms
 
     def look(self, now_ms: int) -> bool:
         """Whether a batch is held up by now."""
-        takes_long = now_ms - self._batch_since_ms >= HELD_MS
-        if self._held_since_ms is None and self._committer.is_in_flight and takes_long:
-            self._held_since_ms = self._batch_since_ms
-            self._committer.report_stored()
-        return self._held_since_ms is not None
+        self.is_held = self.is_full or self._held_ms(now_ms) > 0
+        return self.is_held
 
-    def found_full(self, now_ms: int) -> None:
+    def found_full(self) -> None:
         """The batch does not fit."""
-        if self._held_since_ms is None:
-            self._held_since_ms = now_ms
+        self.is_full = self.is_held = True
 
     def stored(self, now_ms: int) -> int:
-        """It has been stored after all: how long it was held up."""
-        assert self._held_since_ms is not None
-        held_ms = now_ms - self._held_since_ms
-        self._held_since_ms = None
+        """It is stored: for how many milliseconds it was held up, 0 if it was not."""
+        held_ms = self._held_ms(now_ms)
+        self._since_ms = None
+        self.is_full = self.is_held = False
         return held_ms
+
+    def _held_ms(self, now_ms: int) -> int:
+        took_ms = 0 if self._since_ms is None else now_ms - self._since_ms
+        return took_ms if self.is_full or took_ms >= HELD_MS else 0

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..proto import limits, work
+from ..proto.messages import Message
 from .core.effects import Answer, Changes, Effect, Push
 from .journal import Journal, JournalFullError
 from .payloads import PayloadCache
@@ -42,12 +43,16 @@ Release = Callable[[Sequence[Effect], Mapping[int, bytes]], None]
 class Reports(Protocol):
     """What the committer says to its owner, besides releasing effects."""
 
+    def commit_begun(self) -> None:
+        """A batch is handed over to the journal, for the first time or again."""
+        ...
+
     def commit_full(self) -> None:
         """A batch does not fit on the disk, not even without the ballast. Call `retry` later."""
         ...
 
     def commit_stored(self) -> None:
-        """A batch that did not fit is stored now, or one that `report_stored` was called for."""
+        """A batch is stored; what it held back is released next."""
         ...
 
     def commit_failed(self, error: BaseException) -> None:
@@ -58,7 +63,7 @@ class Reports(Protocol):
 class _Batch:
     """What is handed over together."""
 
-    __slots__ = ("changes", "effects", "looks", "missing", "payloads", "was_stuck")
+    __slots__ = ("changes", "effects", "looks", "missing", "payloads")
 
     def __init__(
         self,
@@ -73,7 +78,6 @@ class _Batch:
         self.payloads = payloads
         self.missing = missing
         self.looks = looks
-        self.was_stuck = False
 
     @property
     def is_small(self) -> bool:
@@ -121,8 +125,6 @@ class Committer:
         self._stepped = False
         self._is_urgent = False
         self._in_flight: _Batch | None = None
-        self.handed_over = 0
-        """How often a batch was given to the journal: tells one in flight from the next."""
         self.is_stuck = False
         """The batch in flight does not fit on the disk; it waits for `retry`."""
         self.has_failed = False
@@ -181,10 +183,10 @@ class Committer:
         """A batch has been handed over and has not come back."""
         return self._in_flight is not None
 
-    def report_stored(self) -> None:
-        """Say `commit_stored` of the batch in flight too, although it may fit at once: it takes long."""
-        if self._in_flight is not None:
-            self._in_flight.was_stuck = True
+    def pushes_held(self) -> list[Message]:
+        """What is pushed as soon as the batch in flight is stored, or one behind it."""
+        in_flight = self._in_flight.effects if self._in_flight is not None else []
+        return [effect.message for effect in (*in_flight, *self._effects) if type(effect) is Push]
 
     def retry(self) -> None:
         """Try the batch that did not fit once more."""
@@ -194,7 +196,7 @@ class Committer:
 
     def _hand_over(self, batch: _Batch) -> None:
         self._in_flight = batch
-        self.handed_over += 1
+        self._reports.commit_begun()
 
         def store_and_look(journal: Journal) -> tuple[dict[int, bytes], list[Any]]:
             try:
@@ -214,15 +216,14 @@ class Committer:
         if error is None:
             self._stored(batch, *result)
         elif isinstance(error, JournalFullError):
-            self.is_stuck = batch.was_stuck = True
+            self.is_stuck = True
             self._reports.commit_full()
         else:
             self._fail(error)
 
     def _stored(self, batch: _Batch, loaded: dict[int, bytes], found: list[Any]) -> None:
+        self._reports.commit_stored()
         self._in_flight = None
-        if batch.was_stuck:
-            self._reports.commit_stored()
         if batch.changes.deleted:
             self.deleted([number for number, _, _, _ in batch.changes.deleted])
         self._release(batch.effects, batch.payloads | loaded)

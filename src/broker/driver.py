@@ -12,8 +12,9 @@ Order within a round, and why:
 2. Peers that are ready, as many as the round has room for; then newcomers; then turns for those who
    have said more (see `intake`).
 3. Deadlines of the core. After the peers, so that a heartbeat that arrived in time counts. None while a
-   batch does not fit on the disk: a job that waits in it has not left the broker and cannot be late, and
-   a verdict could not be shown. Once it is stored the core is told how long it was held, as after a stall.
+   batch is held up: a job that waits in it has not left the broker and cannot be late, and a verdict could
+   not be shown. Once it is stored the core is told what leaves only now (`HeldUp`); and if it did not fit,
+   how long that was, as after a stall.
 4. The batch is handed over, and waited for as `thread` says.
 
 The driver has no rules of the queue. It knows who is connected, what is unanswered, and what waits.
@@ -35,6 +36,7 @@ from .core.effects import Answer, Effect, LookAgain, Push, Refuse
 from .core.events import (
     Connected,
     Event,
+    HeldUp,
     Now,
     Received,
     Stalled,
@@ -203,7 +205,6 @@ class Driver:
         if self._runner.submitted != visits:
             self._chores_by_ms = min(self._chores_by_ms, started_ms + CHECKPOINT_MS)
         self.questions.trim()
-        self._times.watch(self.now.mono_ms)
         if self._failure is not None:
             raise self._failure
         if self._is_over():
@@ -251,7 +252,7 @@ class Driver:
         if late_ms < STALL_MS:
             return
         self.poller.poll_all()
-        if not self._times.is_held:
+        if not self._times.is_full:
             # Else it is a part of what `commit_stored` will tell.
             self.step(Stalled(late_ms))
 
@@ -435,19 +436,30 @@ class Driver:
 
     # --- storage ---------------------------------------------------------------------------------------
 
+    def commit_begun(self) -> None:
+        """A batch is on its way to the disk."""
+        self._times.begun(self.now.mono_ms)
+
     def commit_full(self) -> None:
         """The committer holds a batch that does not fit."""
-        self._times.found_full(self.now.mono_ms)
+        self._times.found_full()
         # The open batch may stay so for hours, and takes no payloads meanwhile.
         self._read_on()
         if self._storage.became_full(self.now):
             self.step(StorageChanged(True))
 
     def commit_stored(self) -> None:
-        """It has been stored after all; whether the storage is still full is for the next survey."""
+        """A batch is stored; if it was held up, what was held back begins to age now.
+
+        Whether a storage that was full still is is for the next survey.
+        """
+        was_full = self._times.is_full
         held_ms = self._times.stored(self.now.mono_ms)
-        self._log.event("batch_stored_after_all", held_ms=held_ms)
-        self.step(Stalled(held_ms))
+        if was_full:
+            self._log.event("batch_stored_after_all", held_ms=held_ms)
+            self.step(Stalled(held_ms))
+        if held_ms:
+            self.step(HeldUp(self.committer.pushes_held()))
 
     def commit_failed(self, error: BaseException) -> None:
         """The storage broke: nothing is said to anybody any more."""

@@ -35,6 +35,8 @@ class Bench:
         self.released: list[int] = []
         self.payloads: dict[int, bytes] = {}
         self.reports: list[str] = []
+        self.held_back: list[int] = []
+        """Jobs whose pushes were held back when a batch was last reported to be stored."""
         self.rooms_made = 0
         self.committer = Committer(
             self.runner,
@@ -56,11 +58,17 @@ class Bench:
     def _make_room(self, _: Journal) -> None:
         self.rooms_made += 1
 
+    def commit_begun(self) -> None:
+        self.reports.append("begun")
+
     def commit_full(self) -> None:
         self.reports.append("full")
 
     def commit_stored(self) -> None:
         self.reports.append("stored")
+        self.held_back = [
+            message.number for message in self.committer.pushes_held() if isinstance(message, work.Job)
+        ]
 
     def commit_failed(self, error: BaseException) -> None:
         self.reports.append(type(error).__name__)
@@ -89,6 +97,22 @@ def test_answer_waits_for_the_commit_of_its_batch(bench: Bench) -> None:
     assert (bench.released, bench.is_stored(1)) == ([], False)
     bench.runner.do_next()
     assert (bench.released, bench.is_stored(1)) == ([1], True)
+
+
+def test_pushes_are_held_back_by_a_batch_in_flight_and_by_the_one_that_gathers_behind_it(
+    bench: Bench,
+) -> None:
+    bench.decide(1, number=7)
+    bench.committer.add([a_push(7)])
+    assert bench.committer.pushes_held() == [a_push(7).message]
+    bench.committer.flush()
+    bench.decide(2, number=8)
+    bench.committer.add([a_push(8)])
+    bench.runner.do_next()
+    assert bench.held_back == [7, 8]
+    assert bench.committer.pushes_held() == [a_push(8).message]
+    bench.runner.do_next()
+    assert (bench.held_back, bench.committer.pushes_held()) == ([8], [])
 
 
 def test_steps_before_a_flush_share_one_commit(bench: Bench) -> None:
@@ -197,7 +221,7 @@ def test_full_disk_makes_room_and_stores_the_same_batch(bench: Bench) -> None:
     bench.decide(1, number=1)
     bench.committer.flush()
     bench.runner.do_next()
-    assert (bench.rooms_made, bench.released, bench.reports) == (1, [1], [])
+    assert (bench.rooms_made, bench.released, bench.reports) == (1, [1], ["begun", "stored"])
 
 
 def a_delete(number: int) -> tuple[int, str, bytes, int]:
@@ -250,7 +274,7 @@ def test_batch_that_never_fits_answers_nothing_and_holds_up_the_next(full: Bench
     full.committer.retry()
     full.runner.do_all()
     assert (full.released, full.committer.is_stuck) == ([], True)
-    assert full.reports == ["full", "full"]
+    assert full.reports == ["begun", "full", "begun", "full"]
 
 
 def test_kept_batch_is_stored_once_there_is_room(full: Bench, full_disk: FullJournal) -> None:
@@ -259,7 +283,7 @@ def test_kept_batch_is_stored_once_there_is_room(full: Bench, full_disk: FullJou
     full.committer.retry()
     full.runner.do_all()
     assert full.released == [1, 2]
-    assert full.reports == ["full", "stored"]
+    assert full.reports == ["begun", "full", "begun", "stored", "begun", "stored"]
     assert full.is_stored(1) and full.is_stored(2)
 
 
@@ -289,7 +313,7 @@ def test_broken_storage_releases_nothing_ever_again(bench: Bench, *, stored: boo
     bench.decide(2)
     bench.committer.flush()
     bench.runner.do_all()
-    assert (bench.released, bench.reports) == ([], ["JournalBrokenError"])
+    assert (bench.released, bench.reports) == ([], ["begun", "JournalBrokenError"])
 
 
 @pytest.mark.parametrize("error", [None, JournalBrokenError])
@@ -315,7 +339,7 @@ def test_look_up_that_breaks_ends_the_broker_too(bench: Bench) -> None:
     bench.committer.look(look, bench.released.append)
     bench.committer.flush()
     bench.runner.do_next()
-    assert bench.reports == ["JournalBrokenError"]
+    assert bench.reports == ["begun", "JournalBrokenError"]
 
 
 def test_committer_is_idle_only_when_nothing_is_held_back(bench: Bench) -> None:

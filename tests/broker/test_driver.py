@@ -596,21 +596,40 @@ async def test_stop_answers_who_waits_and_stores_what_was_decided(socket_path: s
     assert shell.driver.committer.is_idle
 
 
+async def a_push_behind_a_slow_disk(
+    shell: Shell, step_ms: int, **fields: int
+) -> tuple[WirePeer, WirePeer, list[int]]:
+    """A job that leaves 10 steps late: its client, its worker, its token."""
+    client, bystander, worker = await shell.connect(), await shell.connect(), await shell.connect()
+    await client.ask(enqueue("a", **fields))
+    await bystander.ask(Hello(1, "work", "other", [], b"", ["other"], 1))
+    shell.runner.held = True
+    await worker.say(Hello(1, "work", "w", [], b"", ["send"], 1))
+    await wait_at_rest(0.02)
+    for _ in range(10):
+        shell.clock.ahead_ms += step_ms
+        await bystander.ask(work.Heartbeat())
+    shell.runner.let_go()
+    await worker.receive()
+    return client, worker, (await worker.receive())[2]
+
+
 @pytest.mark.trio
 async def test_attempt_does_not_age_while_a_slow_disk_holds_its_push_back(socket_path: str) -> None:
     async with serving(socket_path) as shell:
-        client, bystander, worker = await shell.connect(), await shell.connect(), await shell.connect()
-        await client.ask(Enqueue("a", "send", b"", lease_ms=limits.LEASE_MS_MIN))
-        await bystander.ask(Hello(1, "work", "other", [], b"", ["other"], 1))
-        shell.runner.held = True
-        await worker.say(Hello(1, "work", "w", [], b"", ["send"], 1))
-        await wait_at_rest(0.02)
-        for _ in range(10):
-            shell.clock.ahead_ms += 60
-            await bystander.ask(work.Heartbeat())
-        shell.runner.let_go()
-        await worker.receive()
-        job = await worker.receive()
-        assert (await worker.ask(work.Ack(job[2])))[0] == ANSWER
+        client, worker, token = await a_push_behind_a_slow_disk(shell, 60, lease_ms=limits.LEASE_MS_MIN)
+        assert (await worker.ask(work.Ack(token)))[0] == ANSWER
         shown = (await client.ask(Show("a")))[2]
         assert (shown["state"], [row["outcome"] for row in shown["history"]]) == ("done", ["ok"])
+
+
+@pytest.mark.trio
+async def test_time_limit_counts_from_when_a_slow_disk_let_the_job_go(socket_path: str) -> None:
+    async with serving(socket_path) as shell:
+        # Less than a stall at a time, and no deadline comes due meanwhile.
+        client, worker, token = await a_push_behind_a_slow_disk(shell, 90, time_limit_ms=1000)
+        for _ in range(5):
+            shell.clock.ahead_ms += 90
+            assert (await worker.ask(work.Heartbeat([token])))[4] == []
+        assert (await worker.ask(work.Ack(token)))[0] == ANSWER
+        assert (await client.ask(Show("a")))[2]["outcome"] == "ok"

@@ -27,7 +27,7 @@ from support.history import (
     Stopped,
     Told,
 )
-from support.oracle import second_deliveries, violations
+from support.oracle import LEAVING_MS, second_deliveries, violations
 
 from stoker.proto import limits
 
@@ -135,7 +135,9 @@ def test_accepted_stale_token_is_caught() -> None:
 
 def test_late_nack_after_a_restart_passes_only_for_an_attempt_over_its_time() -> None:
     late: list[Record] = [Silent(4, "w1"), Crashed(5), Confirmed(60, "w1", FIRST, "nack")]
-    long, short = (Pushed(2, "a", FIRST, "w1", 1, limit_ms=limit_ms) for limit_ms in (100, 10))
+    long, short = (
+        Pushed(2, "a", FIRST, "w1", 1, limit_ms=limit_ms) for limit_ms in (LEAVING_MS + 59, LEAVING_MS + 58)
+    )
     newer = Pushed(50, "a", SECOND, "w2", 1)
     assert caught([long, *late[:2], newer, Reached(55, "w1", FIRST, "nack"), late[2]]) == {
         "stale_tokens_change_nothing"
@@ -170,6 +172,16 @@ def test_second_delivery_without_a_reason_is_caught() -> None:
 def test_broker_crash_is_no_reason_for_a_second_delivery() -> None:
     twice = [*delivery(FIRST), Stopped(4, FIRST), Crashed(5), *delivery(SECOND, "w2")]
     assert caught([stored(), *twice]) == {"second_deliveries_have_a_reason"}
+
+
+@pytest.mark.parametrize(("after_ms", "is_found"), [(1000, False), (999, True)])
+def test_time_limit_is_a_reason_only_once_it_is_over_but_for_what_leaving_may_take(
+    after_ms: int, *, is_found: bool
+) -> None:
+    first = Pushed(2, "a", FIRST, "w1", 1, limit_ms=1000 + LEAVING_MS)
+    assert caught([first, Pushed(2 + after_ms, "a", SECOND, "w2", 2)]) == (
+        {"second_deliveries_have_a_reason"} if is_found else set()
+    )
 
 
 def test_silence_that_is_over_is_no_reason_for_a_second_delivery() -> None:

@@ -15,6 +15,9 @@ from stoker.proto.model import FINAL_STATES
 
 from . import history as h
 
+LEAVING_MS = 100
+"""A job may take so long to leave after its time began to count: twice what counts as a disk that is slow."""
+
 FINAL = frozenset(str(state) for state in FINAL_STATES)
 
 
@@ -142,8 +145,11 @@ def _passes_for_a_repeat(record: h.Confirmed, push: h.Pushed, crashed_ms: int) -
 
     So after a restart a late nack of it is answered as a repeated one is. It changes nothing.
     """
-    over_time = record.at_ms - push.at_ms >= push.limit_ms
-    return record.op == "nack" and over_time and crashed_ms >= push.at_ms
+    return record.op == "nack" and _is_over_time(push, record.at_ms) and crashed_ms >= push.at_ms
+
+
+def _is_over_time(push: h.Pushed, at_ms: int) -> bool:
+    return at_ms - push.at_ms >= push.limit_ms - LEAVING_MS
 
 
 def counts_add_up(records: Sequence[h.Record]) -> Iterator[str]:
@@ -177,8 +183,7 @@ def second_deliveries_have_a_reason(records: Sequence[h.Record]) -> Iterator[str
     ends = _Ends(records)
     for job_id, pushes in _pushes(records).items():
         for (place, first), (until, second) in pairwise(pushes):
-            over_time = second.at_ms - first.at_ms >= first.limit_ms
-            if not over_time and not ends.has_ended(first, place, until):
+            if not _is_over_time(first, second.at_ms) and not ends.has_ended(first, place, until):
                 yield f"job {job_id}: no reason for {second.token} at {second.at_ms} ms after {first.token}"
 
 

@@ -116,6 +116,13 @@ class Stalled:
 
 
 @attrs.define
+class HeldUp:
+    """The disk took long over a batch: what it pushes, or what is pushed after it, leaves only now."""
+
+    pushes: Sequence[Message]
+
+
+@attrs.define
 class StorageChanged:
     """Free space fell under the low-water mark, or returned."""
 
@@ -153,6 +160,7 @@ Event = (
     | OwnerGone
     | TimePassed
     | Stalled
+    | HeldUp
     | StorageChanged
     | PruneFound
     | IdsForgotten

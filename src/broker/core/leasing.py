@@ -171,19 +171,25 @@ class Leasing:
 
     def add(self, job: Job, worker: Worker, policy: Policy) -> Lease:
         """A live lease for a leased job. Deadlines start now, also when it was recovered from disk."""
-        mono = self._memory.now.mono_ms
-        pool = self._registry.pool_of(worker)
-        # A lease shorter than the rhythm its supervisor was told begins with two full beats of it.
-        first_ms = policy.lease_ms if pool is None else max(policy.lease_ms, 2 * pool.heartbeat_ms)
         token = (job.token_epoch, job.token_counter)
-        deadline_ms, limit_ms = mono + first_ms, mono + policy.time_limit_ms
-        lease = Lease(token, job.number, worker, policy.lease_ms, deadline_ms, limit_ms)
+        lease = Lease(token, job.number, worker, policy.lease_ms)
+        self.begin(lease, policy.time_limit_ms)
         self.leases[token] = lease
         worker.leases[token] = lease
         worker.runs_alone = job.suspect
-        self.check_by(deadline_ms)
-        self.check_by(limit_ms)
         return lease
+
+    def begin(self, lease: Lease, time_limit_ms: int) -> None:
+        """Its time counts from now."""
+        mono, first_ms = self._memory.now.mono_ms, lease.lease_ms
+        pool = self._registry.pool_of(lease.worker)
+        if pool is not None:
+            # A lease shorter than the rhythm its supervisor was told begins with two full beats of it.
+            first_ms = max(first_ms, 2 * pool.heartbeat_ms)
+        lease.renew(mono + first_ms)
+        lease.limit_ms = mono + time_limit_ms
+        self.check_by(lease.deadline_ms)
+        self.check_by(lease.limit_ms)
 
     def check_by(self, mono_ms: int) -> None:
         """Look at the leases at that instant at the latest."""

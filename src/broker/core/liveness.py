@@ -20,9 +20,10 @@ nobody can tell; its jobs are free when the zygote has had its time. One that do
 end, because its zygote is stopped, say, is killed by the broker.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from ...proto import limits, messages, work
+from ...proto.messages import Message
 from ...proto.model import Outcome
 from . import effects as fx
 from .leasing import Leasing
@@ -254,6 +255,19 @@ class Liveness:
             if worker.report_by_ms:
                 worker.report_by_ms += stalled_ms
 
+    def held_up(self, pushes: Iterable[Message]) -> None:
+        """These leave only now: their time counts from now. (A job that is to be ended at once is not begun.)"""
+        for message in pushes:
+            if not isinstance(message, work.Job | work.Kill):
+                continue
+            lease = self._leasing.leases.get((message.token[0], message.token[1]))
+            if lease is None:
+                continue
+            if isinstance(message, work.Kill):
+                self._wait_for_kill(lease, message.grace_ms)
+            elif lease.kill is None:
+                self._leasing.begin(lease, message.time_limit_ms)
+
     # --- deadlines ---------------------------------------------------------------------------------------
 
     def time_passed(self) -> None:
@@ -330,14 +344,17 @@ class Liveness:
 
     def kill(self, lease: Lease, reason: Outcome) -> None:
         """Have the process of an attempt ended, by its supervisor or by the wish in its heartbeat."""
-        memory, rules = self._memory, self._memory.rules
         if lease.kill is None:
             lease.kill = reason
-        grace_ms = 0 if reason is Outcome.LOST else rules.kill_grace_ms
-        silence_ms = rules.supervisor_grace_ms if lease.worker.is_supervised else 0
-        lease.kill_ms = memory.now.mono_ms + grace_ms + silence_ms
-        self._leasing.check_by(lease.kill_ms)
+        grace_ms = 0 if reason is Outcome.LOST else self._memory.rules.kill_grace_ms
+        self._wait_for_kill(lease, grace_ms)
         self._push_kill(lease, grace_ms)
+
+    def _wait_for_kill(self, lease: Lease, grace_ms: int) -> None:
+        """Whoever is told to end a process has so long, from now."""
+        silence_ms = self._memory.rules.supervisor_grace_ms if lease.worker.is_supervised else 0
+        lease.kill_ms = self._memory.now.mono_ms + grace_ms + silence_ms
+        self._leasing.check_by(lease.kill_ms)
 
     def _push_kill(self, lease: Lease, grace_ms: int) -> None:
         pool = self._registry.pool_of(lease.worker)

@@ -110,6 +110,7 @@ class Core:
             ev.PeerExited: self._peer_exited,
             ev.OwnerGone: self._owner_gone,
             ev.Stalled: self._stalled,
+            ev.HeldUp: self._held_up,
             ev.StorageChanged: self._storage_changed,
             ev.PruneFound: self._prune_found,
             ev.IdsForgotten: self._ids_forgotten,
@@ -314,6 +315,9 @@ class Core:
     def _stalled(self, event: ev.Stalled) -> None:
         self._memory.log("broker_stalled", stalled_ms=event.stalled_ms)
         self._liveness.stalled(event.stalled_ms)
+
+    def _held_up(self, event: ev.HeldUp) -> None:
+        self._liveness.held_up(event.pushes)
 
     def _storage_changed(self, event: ev.StorageChanged) -> None:
         self._memory.storage_full = event.full

@@ -43,9 +43,9 @@ class Lease:
     number: int
     worker: "Worker"
     lease_ms: int
-    deadline_ms: int
+    deadline_ms: int = 0
     """Lost if no heartbeat came by then."""
-    limit_ms: int
+    limit_ms: int = 0
     """Over its time limit then."""
     kill: Outcome | None = None
     """Its process shall end, for this reason; the supervisor (or a raw worker's heartbeat) was told."""

@@ -681,6 +681,88 @@ def test_stall_counts_not_for_a_report_that_is_due() -> None:
     assert house.outcomes("a") == ["lost"]
 
 
+# --- a disk that takes long --------------------------------------------------------------------------------------
+
+
+def held_up(house: House, held_ms: int) -> None:
+    """Everything that was pushed since the last look at the pushes leaves so much later."""
+    house.clock.pass_time(held_ms)
+    house.event(ev.HeldUp([message for _, message in house.pushed(object)]))
+
+
+def test_time_limit_counts_from_when_the_job_leaves() -> None:
+    house = House()
+    worker = house.worker()
+    house.enqueue("a", time_limit_ms=1000)
+    held_up(house, 900)
+    house.pass_time(999)
+    assert house.ok(worker.connection, w.Heartbeat([[1, 1]])).cancel == []
+    house.pass_time(1)
+    assert house.ok(worker.connection, w.Heartbeat([[1, 1]])).cancel == [[1, 1]]
+
+
+def test_lease_counts_from_when_the_job_leaves() -> None:
+    house, worker = raw()
+    held_up(house, 2 * LEASE_MS)
+    house.pass_time(LEASE_MS - 1)
+    assert house.state("a") == "leased"
+    house.ack(worker, "a")
+
+
+def test_first_lease_of_a_job_that_leaves_late_lasts_two_beats_of_its_supervisor() -> None:
+    house = House()
+    supervisor = house.supervisor(workers=["nonce-w1"])
+    house.worker(ticket=TICKET)
+    house.enqueue("a", lease_ms=100)
+    held_up(house, 10_000)
+    house.pass_time(2 * limits.HEARTBEAT_MS_MAX - 1)
+    assert kills(house) == []
+    house.pass_time(1)
+    assert kills(house) == [(supervisor, "lost", 0)]
+
+
+def test_disk_that_always_takes_long_makes_no_job_last_that_has_left() -> None:
+    house = House()
+    house.worker()
+    busy = house.worker("nonce-w2", kinds=["digest"])
+    house.enqueue("a")
+    house.enqueue("b", "digest", time_limit_ms=LEASE_MS // 2)
+    for _ in range(LEASE_MS // 1000 + 1):
+        held_up(house, 1000)
+        house.ok(busy.connection, w.Heartbeat([[1, 2]]))
+        house.event(ev.TimePassed())
+    assert house.outcomes("a") == ["lost"]
+    assert house.outcomes("b")[:1] == ["timeout"]
+
+
+def test_kill_that_leaves_late_has_its_grace_from_then_on() -> None:
+    house, _, _ = supervised()
+    house.cancel("a")
+    held_up(house, GRACE_MS + SUPERVISOR_MS)
+    house.pass_time(GRACE_MS + SUPERVISOR_MS - 1)
+    assert house.killed == []
+    house.pass_time(1)
+    assert len(house.killed) == 1
+
+
+def test_job_that_leaves_late_and_is_to_be_ended_is_not_begun_anew() -> None:
+    house = House()
+    worker = house.worker()
+    house.enqueue("a")
+    house.cancel("a")
+    held_up(house, 1)
+    assert house.ok(worker.connection, w.Heartbeat([[1, 1]])).cancel == [[1, 1]]
+    house.pass_time(GRACE_MS)
+    assert house.state("a") == "cancelled"
+
+
+def test_job_that_is_over_when_it_leaves_is_nothing_to_begin() -> None:
+    house, worker = raw()
+    house.ack(worker, "a")
+    held_up(house, 100)
+    assert (house.state("a"), house.core.statistics()["leases"]) == ("done", 0)
+
+
 # --- restarts of the broker --------------------------------------------------------------------------------------
 
 

@@ -90,7 +90,7 @@ class Fullest:
             at = next(self._numbers)
             job = a_job(at, id=longest(at), kind=longest(at % limits.KINDS_MAX))
             self.memory.jobs[at] = job
-            worker.leases[at, at] = Lease((at, at), at, worker, 1, 1, 1)
+            worker.leases[at, at] = Lease((at, at), at, worker, 1)
         self.registry.add_worker(worker)
 
     def _add_queues(self) -> None:

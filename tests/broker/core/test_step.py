@@ -445,7 +445,7 @@ class Vandal:
 
     def upset(self) -> None:
         house = self.house
-        match self.dice.randrange(4):
+        match self.dice.randrange(5):
             case 0:
                 house.restart()
                 self.connections = [house.connect()]
@@ -453,6 +453,8 @@ class Vandal:
                 house.event(ev.Stalled(3000))
             case 2:
                 house.event(ev.StorageChanged(self.dice.random() < 0.5))
+            case 3:
+                house.event(ev.HeldUp([message for _, message in house.pushes[-self.dice.randrange(1, 9) :]]))
             case _:
                 house.event(ev.OwnerGone("/".join(map(str, identity_of(self.nonce())))))
 

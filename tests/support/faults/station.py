@@ -78,6 +78,7 @@ class Station:
         self._requests = 0
         self._lookups: list[int] = []
         self.failure: BaseException | None = None
+        self._was_full = False
         self.left = 0
         """How much has left the broker: answers and jobs."""
         for owner in self.core.absent_owners():
@@ -153,7 +154,11 @@ class Station:
     def _make_room(self, journal: Journal) -> None:
         journal.checkpoint_if_due()
 
+    def commit_begun(self) -> None:
+        pass
+
     def commit_full(self) -> None:
+        self._was_full = True
         self.step(ev.StorageChanged(full=True))
 
     def retry(self) -> None:
@@ -162,7 +167,9 @@ class Station:
         self._runner.tell()
 
     def commit_stored(self) -> None:
-        self.step(ev.StorageChanged(full=False))
+        if self._was_full:
+            self._was_full = False
+            self.step(ev.StorageChanged(full=False))
 
     def commit_failed(self, error: BaseException) -> None:
         self.failure = error

@@ -23,6 +23,7 @@ KIND_WEIGHTS = (60, 30, 4, 6)
 HARMLESS_WEIGHTS = (60, 30, 0, 6)
 RECONNECT_MS_MAX = 600
 RETRY_MS = 1000
+LOOK_AGAIN_MS = 10_000
 
 REPEATED_MS = limits.ID_KEPT_LIBRARY_MS // 3
 """So long after an answer a client may ask the same again; well within what the broker promises."""
@@ -214,10 +215,17 @@ class SimOperator(Caller):
         return ask
 
     def set_right(self) -> None:
-        """End every pause and drain."""
+        """End every pause and drain, and look again later.
+
+        What it asked for on an older connection may be heard only then, so a pause may come after this.
+        """
+        self._end_pauses()
+        self.process.after(LOOK_AGAIN_MS, self.set_right)
+
+    def _end_pauses(self) -> None:
         for queue in (None, "mail", "reports", "default"):
             self._send(messages.Resume(queue))
 
     def _connected(self) -> None:
         if self._host.calm:
-            self.set_right()
+            self._end_pauses()

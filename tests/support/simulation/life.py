@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from stoker.broker.batchtimes import BatchTimes
 from stoker.broker.committer import Committer
 from stoker.broker.core import effects as fx
 from stoker.broker.core import events as ev
@@ -83,7 +84,7 @@ class Life:
         self._stalled = False
         self._held: list[Callable[[], None]] = []
         self._full_rounds = 0
-        self._stuck_since_ms: int | None = None
+        self._times = BatchTimes(self._committer)
         self._arm()
         self._plan_chores()
 
@@ -211,7 +212,7 @@ class Life:
         """Look at the clock, unless no verdict could be shown: then what is held back is not late."""
         if self._wakes_ms == wakes_ms:
             self._wakes_ms = None
-            if self._stuck_since_ms is None:
+            if not self._times.look(self._host.now_ms):
                 self.step(ev.TimePassed())
 
     # --- what the committer lets out ------------------------------------------------------------------------
@@ -268,9 +269,11 @@ class Life:
             self._full_rounds -= 1
             self._journal.fail_commit(1, JournalFullError)
 
+    def commit_begun(self) -> None:
+        self._times.begun(self._host.now_ms)
+
     def commit_full(self) -> None:
-        if self._stuck_since_ms is None:
-            self._stuck_since_ms = self._host.now_ms
+        self._times.found_full()
         self.step(ev.StorageChanged(full=True))
         self._host.heap.after(FULL_RETRY_MS, self._retry)
 
@@ -281,11 +284,13 @@ class Life:
             self._committer.retry()
 
     def commit_stored(self) -> None:
-        assert self._stuck_since_ms is not None
-        held_ms = self._host.now_ms - self._stuck_since_ms
-        self._stuck_since_ms = None
-        self.step(ev.Stalled(held_ms))
-        self.step(ev.StorageChanged(full=False))
+        was_full = self._times.is_full
+        held_ms = self._times.stored(self._host.now_ms)
+        if was_full:
+            self.step(ev.Stalled(held_ms))
+            self.step(ev.StorageChanged(full=False))
+        if held_ms:
+            self.step(ev.HeldUp(self._committer.pushes_held()))
 
     def commit_failed(self, error: BaseException) -> None:
         self._host.note(f"journal broke: {error}")
@@ -335,7 +340,8 @@ class Life:
         held, self._held = self._held, []
         for connection in list(self._connections.values()):
             self.read(connection.wire)
-        self.step(ev.Stalled(stalled_ms))
+        if not self._times.is_full:
+            self.step(ev.Stalled(stalled_ms))
         for action in held:
             self._when_running(action)
 
