@@ -31,9 +31,11 @@ class Watched:
     """A process in a session of its own that says what it takes each SIGHUP for."""
 
     def __init__(self, terminal: str, *, ignored: bool = False) -> None:
+        # Whoever runs the tests may be one that ignores hang-ups itself.
+        heeding = ["env", "--default-signal=HUP"]
         command = [sys.executable, "-c", PROGRAM, terminal]
         self.process = subprocess.Popen(
-            ["nohup", *command] if ignored else command,
+            [*(["nohup"] if ignored else heeding), *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -61,9 +61,11 @@ class Rush(Script):
         """Until this instant. LostError if the broker ends before."""
         worker, client = self._both()
         while time.monotonic() < until_s:
-            if len(self._account.unanswered) < UNANSWERED_MAX:
+            # When it is over no answer counts, but what is written to is to notice it.
+            may_ask = self._account.is_over or len(self._account.unanswered) < UNANSWERED_MAX
+            readable, writable, _ = select.select([worker, client], [client] if may_ask else [], [], 0.01)
+            if writable:
                 client.say(*(self._next() for _ in range(BURST)))
-            readable, _, _ = select.select([worker, client], [], [], 0.01)
             for speaker in readable:
                 speaker.hear()
             while worker.has_jobs:
