@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.stack import APPS, Stack
-from support.waiting import wait_until
+from support.waiting import wait_lines, wait_until
 
 from stoker.client.handle import JobHandle
 from stoker.worker import process
@@ -169,7 +169,7 @@ def test_kill_of_whoever_looks_after_it_leaves_nothing(stack: Stack, tmp_path: P
 def test_next_pool_kills_what_the_death_of_everything_left(stack: Stack, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     job = run(stack, "sh", "-c", f"setsid sleep 600 & echo $! >> {mark}; trap '' TERM; wait")
-    wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"), "it runs", deadline_s=10)
+    wait_lines(mark, "it runs")
     worker = stack.command_worker()
     stat = process.stat(worker)
     assert stat is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.stack import Stack
-from support.waiting import wait_until
+from support.waiting import wait_lines, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -52,8 +52,7 @@ def test_crash_of_an_isolated_job_is_on_record_and_its_worker_lives_on(stack: St
 def test_hook_is_told_of_a_death_by_crashes_until_it_has_taken_it(stack: Stack) -> None:
     job = stack.client.enqueue("crash_worker")
     deaths = stack.directory / "deaths"
-    wait_until(deaths.exists, "the hook was told", deadline_s=40)
-    assert deaths.read_text() == f"{job.id} crash 2\n"
+    assert wait_lines(deaths, "the hook was told", deadline_s=40) == f"{job.id} crash 2\n"
     (notice,) = list(stack.client.jobs(kind="crash_worker.on_dead"))
     wait_until(lambda: stack.client.show(notice["id"])["state"] == "done", "the notice is done")
 
@@ -67,8 +66,7 @@ def test_notice_outlives_the_broker_that_made_it(stack: Stack) -> None:
     stack.kill_broker()
     stack.start_broker()
     stack.start_pool("confined:app", 1, DEATHS=str(stack.directory / "deaths"))
-    wait_until((stack.directory / "deaths").exists, "the hook was told", deadline_s=40)
-    assert (stack.directory / "deaths").read_text().split()[0] == job.id
+    assert wait_lines(stack.directory / "deaths", "the hook was told", deadline_s=40).split()[0] == job.id
 
 
 def test_client_that_the_worker_has_used_serves_isolated_jobs_and_the_worker_again(stack: Stack) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.pools import children_of
 from support.stack import Stack
-from support.waiting import wait_until
+from support.waiting import wait_lines, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -87,8 +87,7 @@ def test_connection_of_a_worker_is_held_by_nobody_else_and_its_death_known_at_on
     assert holders_of(connection) == [holder]
     killed_at = time.monotonic()
     os.kill(holder, signal.SIGKILL)
-    wait_until((marks / "2").exists, "it runs again")
-    assert float((marks / "2").read_text() or "inf") - killed_at < 1
+    assert float(wait_lines(marks / "2", "it runs again")) - killed_at < 1
 
 
 def test_descriptors_of_nobody_grow_with_the_deaths_of_workers(stack: Stack) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -20,6 +21,16 @@ def wait_until(condition: Callable[[], T], what: str, *, deadline_s: float = 10.
             return value
         assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
         time.sleep(0.005)
+
+
+def wait_lines(path: Path, what: str, *, deadline_s: float = 10.0) -> str:
+    """The text of a file once there is one and its last line is whole."""
+
+    def lines() -> str:
+        text = path.read_text() if path.exists() else ""
+        return text if text.endswith("\n") else ""
+
+    return wait_until(lines, what, deadline_s=deadline_s)
 
 
 async def until(condition: Callable[[], T], what: str, *, deadline_s: float = 10.0) -> T:

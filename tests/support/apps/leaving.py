@@ -52,5 +52,5 @@ def hold_everything(marks: str) -> None:
     attempt = current_job().attempt
     if attempt == 1:
         subprocess.Popen(["sleep", "600"], close_fds=False)
-    (Path(marks) / str(attempt)).write_text(str(time.monotonic()))
+    (Path(marks) / str(attempt)).write_text(f"{time.monotonic()}\n")
     time.sleep(600 if attempt == 1 else 0)
