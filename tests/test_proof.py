@@ -12,7 +12,7 @@ from support.proof.__main__ import main
 from support.proof.harness import Harness, Tally
 from support.proof.harnesses import all_harnesses
 from support.proof.ledger import DamagedLedgerError, Ledger, Piece, commit
-from support.proof.run import broken, next_harness, run_pieces, runnable
+from support.proof.run import broken, next_harness, run_pieces, runnable, say_reached
 from support.proof.table import BEGIN, END, PAGE, rewrite, table, with_table
 
 said: list[str] = []
@@ -148,6 +148,13 @@ def test_run_goes_on_where_the_ledger_ends_and_stops_at_the_goal(ledger: Ledger)
     ledger.add(piece(seed=7))
     assert run_pieces(named(harness()), ledger, said.append)
     assert [each.seed for each in ledger.pieces("kills")] == [7, 8, 9]
+
+
+def test_harness_that_has_nothing_left_to_do_is_said(ledger: Ledger) -> None:
+    ledger.add(piece(1, count=30))
+    said.clear()
+    say_reached(named(harness(), harness("floods")), ledger, said.append)
+    assert said == ["kills: has reached its goal; --amount runs it again"]
 
 
 def test_run_stops_after_so_many_pieces(ledger: Ledger) -> None:

@@ -18,6 +18,7 @@ from pathlib import PurePath
 
 from ..proto import limits, statefiles
 from .lasterror import LAST_ERROR
+from .permission import hindrance, is_read_only, may, unopened
 from .refusals import (
     DirectoryUnsafeError,
     DirectoryUnusableError,
@@ -81,8 +82,7 @@ def check_directory(path: str, *, uid: int, mounts_path: str = MOUNTS) -> str:
 
     Then `check_place` says whether one could be made.
 
-    `uid` is whose broker would use it; whether it may be read and written is asked for this process.
-    `mounts_path` lists the file systems.
+    `uid` is whose broker would use it. `mounts_path` lists the file systems.
     """
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
@@ -96,7 +96,9 @@ def check_place(path: str, *, uid: int, mounts_path: str = MOUNTS) -> None:
     near = next(each for each in map(str, PurePath(absolute).parents) if os.path.lexists(each))
     if not os.path.isdir(near):
         reason = f"{near} is not a directory"
-    elif not os.access(near, os.W_OK | os.X_OK):
+    elif is_read_only(near):
+        reason = f"{near} is on a file system that is mounted read-only"
+    elif not may(near, uid, os.W_OK | os.X_OK):
         reason = f"nothing may be made in {near}"
     else:
         _check_parents(os.path.realpath(absolute), uid, have_all=False)
@@ -109,8 +111,9 @@ def _check(path: str, status: os.stat_result, uid: int, mounts_path: str = MOUNT
     _check_directory(path, status, uid)
     real = os.path.realpath(path)
     _check_parents(real, uid)
-    if not os.access(real, os.R_OK | os.W_OK | os.X_OK):
-        raise DirectoryUnusableError(path, "may not be read and written; chmod u=rwx it")
+    trouble = hindrance(real, uid)
+    if trouble is not None:
+        raise DirectoryUnusableError(path, str(trouble))
     _check_file_system(path, real, mounts_path)
     return real
 
@@ -174,6 +177,11 @@ def _check_parents(real: str, uid: int, *, have_all: bool = True) -> None:
                 real,
                 f"{parent} is writable by others (mode {_mode(status)}), who could replace it; chmod go-w it",
             )
+        if not may(parent, uid, os.X_OK):
+            raise DirectoryUnusableError(
+                real,
+                f"cannot be reached: {parent} has mode {_mode(status)}; chmod it, or choose another with --data",
+            )
 
 
 def _mode(status: os.stat_result) -> str:
@@ -216,7 +224,7 @@ class OwnerLock:
         try:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
-            raise DirectoryUnusableError(self.path, f"cannot be opened: {error.strerror}") from None
+            raise DirectoryUnusableError(self.path, unopened(self.path, error)) from None
         try:
             self._take()
         except BaseException:
@@ -246,6 +254,12 @@ class OwnerLock:
     def release(self) -> None:
         """Give it up. The file stays: removing it would let two brokers lock two files of one name."""
         os.close(self._fd)
+
+
+def taken_again_bytes(low_water_bytes: int) -> int:
+    """What has to be free before a full storage is so no longer, if its ballast was given up: `Ballast.fill`
+    takes half of what is above the mark, and less than its least does not count."""
+    return low_water_bytes + 2 * limits.BALLAST_BYTES_MIN
 
 
 class Ballast:

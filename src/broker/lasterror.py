@@ -1,7 +1,11 @@
 """The last storage error of a broker, in a file beside the journal.
 
-`status` shows it, also when no broker runs; the next start reads it to know that the journal should
-be checked. Writing it is best effort: the disk may be what failed.
+`status` shows it, also when no broker runs; the next start reads it to know that the file should be
+looked at whole. Writing it is best effort: the disk may be what failed.
+
+That a later start came up does not mean that all is well again: it has not looked at everything (`START_LOOKS`).
+So the error stays on record until a person removes it, and with it what was said to be damaged, which a later
+error must not hide.
 """
 
 import json
@@ -16,15 +20,20 @@ from .whereabouts import GONE, Inodes, missing_of
 
 LAST_ERROR = "last_error"
 
+START_LOOKS = "a start looks at the structure of the file and at the jobs that wait, not at payloads"
+"""What the checks of a start that follows an error amount to, for people."""
+
 
 class LastError(NamedTuple):
     at_ms: int
     exit_word: str
     message: str
     recovered_at_ms: int = 0
-    """When a later start had checked the journal and found it sound; 0 while none has."""
+    """When a later start had come up on the journal; 0 while none has. See `START_LOOKS`."""
     lost_files: Inodes = ()
     """Of a journal whose files had been removed or replaced: without them nothing is whole."""
+    damage: str = ""
+    """The last that was found damaged, by this error or by one before it."""
 
 
 def write_last_error(directory: str, error: LastError) -> bool:
@@ -66,12 +75,13 @@ def read_last_error(directory: str) -> LastError | None:
             int(fields["recovered_at_ms"]),
             # A release that did not know of it has not written it.
             tuple((str(name), int(inode)) for name, inode in fields.get("lost_files", ())),
+            str(fields.get("damage", "")),
         )
     return LastError(0, "STORAGE", f"{path} is not readable as an error; it begins {text[:80]!r}")
 
 
 def mark_recovered(directory: str, at_ms: int) -> bool:
-    """Note that the journal was checked since and is sound. The error stays, for people."""
+    """Note that a start has come up since. The error stays, for people."""
     error = read_last_error(directory)
     return error is None or write_last_error(directory, error._replace(recovered_at_ms=at_ms))
 
@@ -80,6 +90,18 @@ def still_lost(directory: str) -> Inodes:
     """What an error on record said was lost, while no start has been on it since: a later error takes it over."""
     error = read_last_error(directory)
     return error.lost_files if error is not None and not error.recovered_at_ms else ()
+
+
+def still_damaged(directory: str) -> str:
+    """What the error on record knows to be damaged. No start says that it is not."""
+    error = read_last_error(directory)
+    return error.damage if error is not None else ""
+
+
+def account(error: LastError) -> str:
+    """What happened, on one line: also what was damaged before, where the last error is about something else."""
+    earlier = f"; before that {error.damage}" if error.damage and error.damage != error.message else ""
+    return f"{error.message}{earlier}"
 
 
 def refuse_lost(directory: str, error: LastError) -> None:

@@ -8,7 +8,7 @@ Start, each step only if the one before succeeded:
 4. The socket is made. What a client could connect to is complete.
 
 Every refusal to start names the path and has its own exit code. A storage error while serving is
-written down for `status` and for the next start, which then checks the whole file; the broker ends
+written down for `status` and for the next start, which then looks at the whole file; the broker ends
 without another answer, because its memory is ahead of the disk.
 """
 
@@ -37,18 +37,26 @@ from .core.step import Core
 from .driver import Driver
 from .files import JOURNAL, SNAPSHOTS, Ballast, OwnerLock, check_files, prepare_directory
 from .journal import Journal, JournalBrokenError, JournalFullError, Recovered, Retention
-from .lasterror import LastError, mark_recovered, read_last_error, refuse_lost, still_lost, write_last_error
+from .lasterror import (
+    LastError,
+    mark_recovered,
+    read_last_error,
+    refuse_lost,
+    still_damaged,
+    still_lost,
+    write_last_error,
+)
 from .listener import Listener, connections_max
 from .log import Log
 from .notify import Notifier
 from .outputs import Outputs, discard_unknown, make_directory
 from .owners import Owners
 from .recovery import restore
-from .refusals import StartRefusedError
+from .refusals import JournalCorruptError, StartRefusedError
 from .socket import ListeningSocket
 from .storage import Storage
 from .thread import JournalThread, YieldToJournal
-from .whereabouts import JournalLostError
+from .whereabouts import Inodes, JournalLostError
 
 CLOSE_S = 10.0
 """How long the journal may take to close. It was synced before, so nothing but time is at stake."""
@@ -103,18 +111,24 @@ def serve_to_the_end(
 def _refused(error: StartRefusedError, data: str, log: Log) -> int:
     if Exit[error.exit_word] is Exit.DATA_REFUSED:
         # The directory is ours, only what lies in it is not right: `stoker status` shall say so.
-        at_ms = clock.now().wall_ms
-        write_last_error(data, LastError(at_ms, error.exit_word, str(error), lost_files=still_lost(data)))
+        _write_down(error, error.exit_word, data, still_lost(data))
     log.event("refused_to_start", reason=error)
     return Exit[error.exit_word]
 
 
 def _broke(error: JournalBrokenError | JournalFullError, data: str, log: Log) -> int:
-    at_ms = clock.now().wall_ms
     files = error.files if isinstance(error, JournalLostError) else still_lost(data)
-    written = write_last_error(data, LastError(at_ms, error.exit_word, str(error), lost_files=files))
+    written = _write_down(error, error.exit_word, data, files)
     log.event("storage_failed", error=error, written_down=written)
     return Exit[error.exit_word]
+
+
+def _write_down(error: Exception, exit_word: str, data: str, lost_files: Inodes) -> bool:
+    damage = str(error) if isinstance(error, JournalCorruptError) else still_damaged(data)
+    at_ms = clock.now().wall_ms
+    return write_last_error(
+        data, LastError(at_ms, exit_word, str(error), lost_files=lost_files, damage=damage)
+    )
 
 
 def _prepare_process() -> None:
@@ -303,7 +317,7 @@ async def _stop_on_signal(
 
 
 def open_sqlite(directory: str, settings: BrokerSettings, is_suspect: bool) -> Journal:
-    """The real journal. A suspect one, whose last run ended in a storage error, is checked whole."""
+    """The real journal. Of a suspect one, whose last run ended in a storage error, the whole file is looked at."""
     # Here, so that whoever brings another journal does not load SQLite.
     from .sqlite import SqliteJournal
 

@@ -28,11 +28,12 @@ import socket
 import stat
 
 from .files import prepare_directory
+from .permission import unopened
 from .refusals import OwnedError, StartRefusedError
 
 PRIVATE_MODE = 0o600
 BACKLOG = 1024
-_LOCK_SUFFIX = ".lock"
+LOCK_SUFFIX = ".lock"
 
 
 class SocketUnusableError(StartRefusedError):
@@ -65,13 +66,12 @@ class ListeningSocket:
         prepare_directory(self._directory, uid=self._uid, mode=mode, gid=self._gid)
 
     def _take_lock(self) -> int:
+        path = self.path + LOCK_SUFFIX
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            lock = os.open(self.path + _LOCK_SUFFIX, flags, 0o600)
+            lock = os.open(path, flags, 0o600)
         except OSError as error:
-            raise SocketUnusableError(
-                self.path + _LOCK_SUFFIX, f"cannot be opened: {error.strerror}"
-            ) from None
+            raise SocketUnusableError(path, unopened(path, error)) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,7 +1,7 @@
 """`stoker doctor`: what is wrong with this host, its directories and its journal, and what to do."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -27,9 +27,7 @@ _CODES = {
 @click.command()
 @click.option("--config", metavar="FILE", help="The settings file, as for `stoker broker`.")
 @click.option("--data", metavar="DIRECTORY", help="The state directory, as for `stoker broker`.")
-@click.option(
-    "--journal", metavar="FILE", help="Check this copy, such as a snapshot, in place of the journal."
-)
+@click.option("--journal", metavar="FILE", help="Check this copy, such as a snapshot, and nothing else.")
 @socket_option
 @json_option
 def doctor(
@@ -40,17 +38,24 @@ def doctor(
     Nothing is changed, and a broker that runs is only asked. Exit codes: 0 nothing to do, 9 something
     should be looked at, 10 a broker would not start or takes no jobs, or something is damaged.
     """
-    # What the broker needs is loaded here and nowhere else in the commands.
-    from ..doctor.visit import visit
-
-    settings, effective, unreadable = _settings({"config": config, "data": data, "socket": socket})
-    findings = list(visit(settings, effective, unreadable, journal))
+    findings = _found(journal, {"config": config, "data": data, "socket": socket})
     level = worst(findings)
     if as_json:
         put(json_text(_report(findings, level)))
     else:
         put_lines(map(line, findings))
     return _CODES[level]
+
+
+def _found(journal: str | None, flags: Mapping[str, Any]) -> Sequence[Finding]:
+    # What the broker needs is loaded here and nowhere else in the commands.
+    from ..doctor.visit import visit, visit_copy
+
+    if journal is None:
+        return list(visit(*_settings(flags)))
+    if not journal:
+        raise click.BadParameter("names no file", param_hint="--journal")
+    return list(visit_copy(journal))
 
 
 def _settings(flags: Mapping[str, Any]) -> tuple[BrokerSettings, Effective, tuple[str, ...]]:

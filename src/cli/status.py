@@ -44,7 +44,7 @@ def status(data: str | None, socket: str | None, as_json: bool) -> int:
 
 def last_error(data: str | None) -> str | None:
     """What the state directory has on record of the last broker's end, on one line."""
-    from ..broker.lasterror import read_last_error
+    from ..broker.lasterror import START_LOOKS, account, read_last_error
     from ..proto.address import state_directory
 
     given = data if data is not None else of_file("data")
@@ -55,10 +55,12 @@ def last_error(data: str | None) -> str | None:
         return f"cannot look for the last error in {escape(directory)}: {failure.strerror}"
     if error is None:
         return None
-    recovered = "; the journal was checked since" if error.recovered_at_ms else ""
+    recovered = (
+        f"; a later start came up, but {START_LOOKS}: see `stoker doctor`" if error.recovered_at_ms else ""
+    )
     return (
         f"last error in {escape(directory)}, {instant(error.at_ms) or 'at an unknown time'}: "
-        f"{escape(error.message)}{recovered}"
+        f"{escape(account(error))}{recovered}"
     )
 
 

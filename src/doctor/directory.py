@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import PurePath
 
-from ..broker.files import JOURNAL, LOCK, check_directory, check_files, check_place
-from ..broker.lasterror import LAST_ERROR, LastError, read_last_error, refuse_lost
+from ..broker.files import BALLAST, JOURNAL, LOCK, check_directory, check_files, check_place
+from ..broker.lasterror import LAST_ERROR, START_LOOKS, LastError, account, read_last_error, refuse_lost
+from ..broker.permission import hindrance
 from ..broker.refusals import (
     DirectoryUnsafeError,
     FileForeignError,
@@ -25,6 +26,14 @@ LAST_ERROR_CHECK = "last error"
 
 _WRITTEN = frozenset({JOURNAL, f"{JOURNAL}-wal", LOCK})
 """What a broker has to open for writing before it starts; only root may where it is another's."""
+
+_USED = frozenset({BALLAST, LAST_ERROR})
+"""What it opens when it needs to, and does without."""
+
+_LOOK = (
+    "for a look at all of it run this with the broker stopped, or `stoker snapshot NAME` and `stoker doctor "
+    "--journal` with what that prints"
+)
 
 _OTHERS_MAY_LOOK = stat.S_IRWXG | stat.S_IRWXO
 
@@ -98,6 +107,10 @@ def missing(path: str, check: str = CHECK) -> Finding:
 
 def _modes(path: str, uid: int) -> Iterator[Finding]:
     yield Finding(Level.OK, CHECK, f"{path}: belongs to uid {uid}, and nobody else can change it")
+    mode = stat.S_IMODE(os.lstat(path).st_mode)
+    if mode & _OTHERS_MAY_LOOK:
+        what = f"{path}: has mode {mode:04o}; what is in it concerns its owner alone"
+        yield Finding(Level.WARNING, CHECK, what, "chmod 700 it")
     with os.scandir(path) as entries:
         names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
     for name in names:
@@ -105,10 +118,10 @@ def _modes(path: str, uid: int) -> Iterator[Finding]:
         with suppress(FileNotFoundError):
             yield from _file(os.path.join(path, name), uid)
     with suppress(FileNotFoundError):
-        yield from _output(os.path.join(path, OUTPUT))
+        yield from _output(os.path.join(path, OUTPUT), uid)
 
 
-def _output(path: str) -> Iterator[Finding]:
+def _output(path: str, uid: int) -> Iterator[Finding]:
     """Files of what programs said: pools keep none where others may look."""
     mode = os.lstat(path).st_mode
     if not stat.S_ISDIR(mode):
@@ -118,12 +131,22 @@ def _output(path: str) -> Iterator[Finding]:
     elif mode & _OTHERS_MAY_LOOK:
         what = f"{path}: has mode {stat.S_IMODE(mode):04o}; no pool keeps output there"
         yield Finding(Level.WARNING, CHECK, what, "chmod 700 it")
+    else:
+        trouble = hindrance(path, uid)
+        if trouble is not None:
+            what = f"{path}: {trouble.what}; no pool keeps output there"
+            yield Finding(Level.WARNING, CHECK, what, trouble.advice)
 
 
 def _file(path: str, uid: int) -> Iterator[Finding]:
     status = os.lstat(path)
-    if status.st_uid != uid:
-        level = Level.ERROR if uid != 0 and os.path.basename(path) in _WRITTEN else Level.WARNING
+    name = os.path.basename(path)
+    trouble = hindrance(path, uid) if name in _WRITTEN | _USED else None
+    if trouble is not None:
+        level = Level.ERROR if name in _WRITTEN else Level.WARNING
+        yield Finding(level, CHECK, f"{path}: {trouble.what}", trouble.advice)
+    elif status.st_uid != uid:
+        level = Level.ERROR if uid != 0 and name in _WRITTEN else Level.WARNING
         what = f"{path}: belongs to uid {status.st_uid}, not to uid {uid}"
         yield Finding(level, CHECK, what, "chown it")
     if status.st_mode & _OTHERS_MAY_LOOK:
@@ -131,8 +154,8 @@ def _file(path: str, uid: int) -> Iterator[Finding]:
         yield Finding(Level.WARNING, CHECK, what, "chmod 600 it")
 
 
-def check_last_error(path: str) -> Iterator[Finding]:
-    """What the last broker wrote down of its end."""
+def check_last_error(path: str, *, is_sound: bool = False) -> Iterator[Finding]:
+    """What the last broker wrote down of its end. `is_sound`: every row of the journal was read now, and is right."""
     file = os.path.join(path, LAST_ERROR)
     try:
         os.close(open_regular(file))
@@ -151,17 +174,26 @@ def check_last_error(path: str) -> Iterator[Finding]:
         if error.at_ms
         else ""
     )
-    if error.recovered_at_ms:
-        what = f"{when}{error.message}; a later start checked the journal and found it sound"
-        yield Finding(Level.NOTE, LAST_ERROR_CHECK, what)
-    else:
-        yield _open_error(path, f"{when}{error.message}", error)
+    judge = _closed_error if error.recovered_at_ms else _open_error
+    yield judge(path, f"{when}{account(error)}", error, is_sound)
 
 
-def _open_error(path: str, what: str, error: LastError) -> Finding:
+def _closed_error(path: str, what: str, error: LastError, is_sound: bool) -> Finding:
+    """Of an error after which a start has come up."""
+    file = os.path.join(path, LAST_ERROR)
+    if is_sound:
+        what = f"{what}; a later start came up, and now every row of the journal is right"
+        return Finding(Level.NOTE, LAST_ERROR_CHECK, what, f"remove {file}, and this is forgotten")
+    what = f"{what}; a later start came up, but {START_LOOKS}"
+    return Finding(
+        Level.WARNING, LAST_ERROR_CHECK, what, f"{_LOOK}; when that finds all sound, remove {file}"
+    )
+
+
+def _open_error(path: str, what: str, error: LastError, is_sound: bool) -> Finding:
     try:
         refuse_lost(path, error)
     except JournalLostEarlierError as refusal:
         return Finding(Level.ERROR, LAST_ERROR_CHECK, what, f"{refusal}; until then no broker starts")
-    advice = "mend the cause; the next start checks the whole journal"
-    return Finding(Level.WARNING, LAST_ERROR_CHECK, what, advice)
+    looked = "every row of the journal is right now" if is_sound else START_LOOKS
+    return Finding(Level.WARNING, LAST_ERROR_CHECK, what, f"mend the cause, then start the broker; {looked}")

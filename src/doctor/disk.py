@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..broker.files import NETWORK_FILE_SYSTEMS, file_system, free_bytes
+from ..broker.files import NETWORK_FILE_SYSTEMS, file_system, free_bytes, taken_again_bytes
 from ..config.durations import format_size
 from ..proto import limits
 from .finding import Finding, Level
@@ -74,22 +74,21 @@ def _type(disk: Disk) -> Finding:
 def _room(disk: Disk, low_water_bytes: int) -> Finding:
     """A broker takes its ballast on first, and then enqueues down to the mark."""
     ballast = 0 if disk.has_ballast else limits.BALLAST_BYTES
-    free, mark = _size(disk.free_bytes), _size(low_water_bytes)
+    free, mark = size_text(disk.free_bytes), size_text(low_water_bytes)
+    refused = f"enqueues are refused until {size_text(taken_again_bytes(low_water_bytes))} are free again"
     if disk.free_bytes < low_water_bytes:
-        what = f"{disk.path}: {free} are free, below the low-water mark of {mark}: enqueues are refused"
+        what = f"{disk.path}: {free} are free, below the low-water mark of {mark}: {refused}"
         return Finding(Level.ERROR, CHECK, what, "free some, or lower the mark with --low-water")
     if disk.free_bytes < low_water_bytes + ballast:
-        what = (
-            f"{disk.path}: {free} are free: no room for {_size(ballast)} of ballast above the mark of {mark}"
-        )
+        what = f"{disk.path}: {free} are free: no room for {size_text(ballast)} of ballast above the mark of {mark}"
         return Finding(Level.WARNING, CHECK, what, "free some")
     if disk.free_bytes < 2 * low_water_bytes + ballast:
-        what = f"{disk.path}: {free} are free; below {mark} enqueues are refused"
+        what = f"{disk.path}: {free} are free; below {mark} {refused}"
         return Finding(Level.WARNING, CHECK, what, "free some")
     return Finding(Level.OK, CHECK, f"{disk.path}: {free} are free")
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
     """Whole units, which is as exact as free space is."""
     for unit in (limits.GIB, limits.MIB):
         if count >= 10 * unit:

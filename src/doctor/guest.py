@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 
-from ..broker.refusals import DirectoryUnusableError, StartRefusedError
+from ..broker.refusals import DirectoryUnusableError, NetworkFileSystemError, StartRefusedError
 from .directory import CHECK as DIRECTORY_CHECK
 from .directory import is_directory
 from .finding import Finding, Level
@@ -48,8 +48,8 @@ def _check_way(directory: str, host: int) -> Iterator[Finding]:
         return
     try:
         is_directory(directory, host)
-    except DirectoryUnusableError:
-        # That this user may not write there is as it should be.
+    except (DirectoryUnusableError, NetworkFileSystemError):
+        # Whether its owner's broker could use it is not this user's to mend.
         return
     except (StartRefusedError, OSError) as error:
         yield Finding(

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 from ..broker.journal import JournalBrokenError
 from ..broker.refusals import FileForeignError, StartRefusedError
@@ -11,7 +12,9 @@ from .finding import Finding, Level
 
 CHECK = "journal"
 
-_RESTORE = "restore a snapshot, or keep a copy of the files before you try anything else"
+_RESTORE = "restore a snapshot"
+_ADVISED = f"; {_RESTORE}"
+_KEEP = f"{_RESTORE}, or keep a copy of the files before you try anything else"
 
 Prints = tuple[tuple[int, int, int] | None, ...]
 
@@ -40,21 +43,32 @@ def check_journal(path: str, uid: int, *, is_named: bool = False) -> Iterator[Fi
             yield Finding(Level.NOTE, CHECK, f"{path}: is not there yet; a broker makes it")
         return
     except (StartRefusedError, JournalBrokenError) as error:
-        yield Finding(Level.ERROR, CHECK, str(error))
+        yield _damaged(str(error), "")
         return
     except OSError as error:
-        what = f"{path}: cannot be read: {error.strerror}"
-        yield Finding(Level.ERROR, CHECK, what, "run this as its owner or as root")
+        advice = "chmod u=rw it" if _is_own(path) else "run this as its owner or as root"
+        yield Finding(Level.ERROR, CHECK, f"{path}: cannot be read: {error.strerror}", advice)
         return
     if _prints(path) != before or holder_of(path) is not None:
         what = f"{path}: was changed while it was looked at: a broker was started"
         yield Finding(Level.NOTE, CHECK, what, "ask again")
         return
     for damage in found.damage:
-        yield Finding(Level.ERROR, CHECK, damage, "" if "restore" in damage else _RESTORE)
+        yield _damaged(damage, _KEEP)
     if not found.damage:
         counts = f"{found.jobs} jobs, {found.payloads} payloads, {found.outcomes} outcomes"
         yield Finding(Level.OK, CHECK, f"{path}: sound, every row and its log ({counts})")
+
+
+def _is_own(path: str) -> bool:
+    with suppress(OSError):
+        return os.lstat(path).st_uid == os.geteuid()
+    return False
+
+
+def _damaged(text: str, advice: str) -> Finding:
+    what, has_advice, more = text.partition(_ADVISED)
+    return Finding(Level.ERROR, CHECK, what, f"{_RESTORE}{more}" if has_advice else advice)
 
 
 def leave_journal(path: str, pid: int) -> Finding:

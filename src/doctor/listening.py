@@ -7,10 +7,16 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from ..broker.files import taken_again_bytes
+from ..broker.permission import hindrance
 from ..broker.refusals import StartRefusedError
+from ..broker.socket import LOCK_SUFFIX
+from ..broker.storage import FULL_LASTS_MS
 from ..client.sync import Client
+from ..proto import limits
 from ..proto.errors import RefusedError, StokerError
 from .directory import is_directory, missing
+from .disk import size_text
 from .finding import Finding, Level
 
 CHECK = "socket"
@@ -20,6 +26,28 @@ ABANDONED = "nobody listens there: its broker is gone"
 
 ANSWER_S = 5.0
 """A broker that has not said how it is by then is busy with something that it should not be."""
+
+
+_HELD = {
+    "draining": "it drains: no job is handed out any more",
+    "paused_all": "all queues are paused: no job is handed out",
+}
+"""By the name that it has in a broker's report."""
+
+_ADVICE = {
+    "dead jobs that need a person": "`stoker jobs --state dead` lists them, `stoker kick` has them run again, "
+    "`stoker drop` ends them",
+    "a pool needs --commands": "start a pool with --commands",
+    "no connected worker knows kind": "start a pool whose app has it; cancel the jobs if the name is a slip",
+    "the disk is full": "free disk space",
+    "its last reload failed": "mend the code and `stoker reload` again, which prints the reason",
+    "differently": "have both pools load the same code",
+    "there are more than these": "do what is said of these first",
+}
+"""By words of a broker's warning, the first that fits; another release may have others."""
+
+
+_NAMES_SHOWN = 5
 
 
 class Listening(NamedTuple):
@@ -57,6 +85,7 @@ def listening(path: str) -> Listening:
 def check_socket(path: str, uid: int, found: Listening) -> Iterator[Finding]:
     """`uid` is whose broker is to listen there."""
     yield from _check_directory(os.path.dirname(path) or ".", uid)
+    yield from _check_lock(path + LOCK_SUFFIX, uid)
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -118,6 +147,18 @@ def _check_directory(path: str, uid: int) -> Iterator[Finding]:
         yield ours if is_there else missing(path, CHECK)
 
 
+def _check_lock(path: str, uid: int) -> Iterator[Finding]:
+    """Of the file that a broker locks before it makes its socket. One that is not there, it makes."""
+    try:
+        trouble = hindrance(path, uid)
+    except OSError:
+        # What keeps it from being looked at is told of its directory.
+        return
+    if trouble is not None:
+        what = f"{path}: {trouble.what}: no broker can lock it, and so none starts"
+        yield Finding(Level.ERROR, CHECK, what, trouble.advice)
+
+
 def ask(path: str) -> Mapping[str, Any] | StokerError:
     """What the broker says of itself, or why it does not."""
     client = Client(path, timeout_s=ANSWER_S)
@@ -142,14 +183,42 @@ def check_broker(said: Mapping[str, Any] | StokerError, data: str | None) -> Ite
     if data is not None and theirs and theirs != os.path.realpath(data):
         what = f"the broker that runs has its data in {theirs}, not in {data}"
         yield Finding(Level.WARNING, BROKER_CHECK, what, "name that with --data, or its socket with --socket")
-    if _mapping(said.get("storage")).get("full"):
-        what = "the storage is full: enqueues are refused, everything else goes on"
-        yield Finding(Level.ERROR, BROKER_CHECK, what, "free disk space")
-    for warning in _listing(said.get("warnings")):
-        yield Finding(Level.WARNING, BROKER_CHECK, str(warning))
+    yield from _check_storage(_mapping(said.get("storage")))
+    yield from _check_held(said)
+    for warning in map(str, _listing(said.get("warnings"))):
+        advice = next(
+            (advice for words, advice in _ADVICE.items() if words in warning), "see `stoker status`"
+        )
+        yield Finding(Level.WARNING, BROKER_CHECK, warning, advice)
     yield Finding(
         Level.OK, BROKER_CHECK, f"stoker {said.get('version', '?')} answers, epoch {said.get('epoch', '?')}"
     )
+
+
+def _check_storage(storage: Mapping[str, Any]) -> Iterator[Finding]:
+    if not storage.get("full"):
+        return
+    what = "the storage is full: enqueues are refused, everything else goes on"
+    advice, mark = "free disk space", storage.get("low_water_bytes")
+    if isinstance(mark, int):
+        enough, seconds = size_text(taken_again_bytes(mark)), FULL_LASTS_MS // limits.SECOND_MS
+        advice += (
+            f"; with {enough} free, enqueues are taken again, {seconds} s after they were refused or later"
+        )
+    yield Finding(Level.ERROR, BROKER_CHECK, what, advice)
+
+
+def _check_held(said: Mapping[str, Any]) -> Iterator[Finding]:
+    """What somebody has asked for and may have forgotten: jobs wait for it."""
+    for name, what in _HELD.items():
+        if said.get(name):
+            yield Finding(Level.WARNING, BROKER_CHECK, what, "`stoker resume` ends it")
+    queues = _mapping(said.get("queues"))
+    paused = [name for name in sorted(queues) if _mapping(queues[name]).get("paused")]
+    if paused:
+        more = f" and {len(paused) - _NAMES_SHOWN} more" if len(paused) > _NAMES_SHOWN else ""
+        what = f"paused queues, whose jobs wait: {', '.join(paused[:_NAMES_SHOWN])}{more}"
+        yield Finding(Level.NOTE, BROKER_CHECK, what, "`stoker resume QUEUE` ends it")
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.pools import children_of
+from support.small_disk import MOUNTING, small_disk
 from support.waiting import wait_until
 
 from stoker.broker.files import (
@@ -21,6 +22,7 @@ from stoker.broker.files import (
     file_system,
     free_bytes,
     prepare_directory,
+    taken_again_bytes,
 )
 from stoker.broker.lasterror import LAST_ERROR
 from stoker.broker.refusals import (
@@ -303,6 +305,17 @@ def test_ballast_is_what_fits_on_a_small_disk_and_more_when_there_is_room(tmp_pa
     assert 2 * limits.MIB < path.stat().st_blocks * 512 < 6 * limits.MIB
     assert ballast.fill(spare_bytes=0)
     assert path.stat().st_size == 64 * limits.MIB
+
+
+@MOUNTING
+def test_full_storage_ends_with_as_much_free_as_is_told(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "8M") as disk:
+        ballast = Ballast(str(disk))
+        free = free_bytes(str(disk))
+        mark = free - taken_again_bytes(0)
+        assert taken_again_bytes(mark) == free
+        assert not ballast.fill(spare_bytes=mark + 2)
+        assert ballast.fill(spare_bytes=mark)
 
 
 def test_ballast_that_is_on_board_counts_though_the_disk_is_full(tmp_path: Path) -> None:

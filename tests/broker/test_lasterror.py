@@ -9,9 +9,11 @@ import pytest
 from stoker.broker.lasterror import (
     LAST_ERROR,
     LastError,
+    account,
     mark_recovered,
     read_last_error,
     refuse_lost,
+    still_damaged,
     still_lost,
     write_last_error,
 )
@@ -87,6 +89,15 @@ def test_files_stay_lost_until_a_start_was_made_on_them(tmp_path: Path) -> None:
     assert still_lost(str(tmp_path)) == lost.lost_files
     mark_recovered(str(tmp_path), 77)
     assert still_lost(str(tmp_path)) == ()
+
+
+def test_damage_is_kept_through_a_start_and_told_beside_a_later_error(tmp_path: Path) -> None:
+    assert still_damaged(str(tmp_path)) == ""
+    write_last_error(str(tmp_path), ERROR._replace(message="page 3", damage="page 3"))
+    mark_recovered(str(tmp_path), 77)
+    assert still_damaged(str(tmp_path)) == "page 3"
+    assert account(ERROR._replace(message="page 3", damage="page 3")) == "page 3"
+    assert account(ERROR._replace(message="EIO", damage="page 3")) == "EIO; before that page 3"
 
 
 def test_failure_to_write_is_told_and_not_raised(tmp_path: Path) -> None:

@@ -184,6 +184,21 @@ def test_directory_that_others_may_change_is_refused(places: Places) -> None:
     assert str(places.data) in lines[0]
 
 
+def test_damage_that_was_found_is_kept_when_the_next_start_is_refused_for_something_else(
+    places: Places,
+) -> None:
+    with broker(places):
+        places.enqueue("a")
+    journal = places.data / JOURNAL
+    places.data.joinpath(f"{JOURNAL}-wal").unlink()
+    journal.write_bytes(journal.read_bytes()[:8192])
+    assert run(places)[0] == Exit.DATA_REFUSED
+    journal.write_bytes(b"")
+    assert run(places)[0] == Exit.DATA_REFUSED
+    error = read_last_error(str(places.data))
+    assert error is not None and "has zero bytes" in error.message and "is damaged" in error.damage
+
+
 def test_refused_start_gives_everything_back(places: Places) -> None:
     Path(places.socket).write_text("precious")
     run(places)

@@ -13,6 +13,7 @@ from support.other_user import ROOT_ONLY, python_for_all, run_as
 from support.other_user import UID as OTHER
 from support.stack import Stack
 
+from stoker.broker.lasterror import LastError, write_last_error
 from stoker.broker.sqlite import SqliteJournal
 from stoker.cli.doctor import line
 from stoker.config.exits import Exit
@@ -79,6 +80,50 @@ def test_copy_is_looked_at_in_place_of_the_journal(data: Path, stoker: CommandLi
     ran = stoker("doctor", "--data", str(data), "--journal", str(copy), "--json")
     assert ran.code == Exit.UNFIT
     assert levels(ran.out)["journal"] == {"error"}
+
+
+def test_sound_copy_is_sound_whatever_is_wrong_beside_it(data: Path, stoker: CommandLine) -> None:
+    copy = data.parent / "copy"
+    copy.write_bytes((data / "journal.db").read_bytes())
+    copy.chmod(0o400)
+    (data / "journal.db").write_text("no journal")
+    ran = stoker("doctor", "--data", str(data), "--journal", str(copy), "--json")
+    assert (ran.code, levels(ran.out)) == (Exit.OK, {"journal": {"ok"}})
+
+
+def test_copy_without_a_name_is_a_mistake(stoker: CommandLine) -> None:
+    ran = stoker("doctor", "--journal", "")
+    assert ran.code == Exit.USAGE and "--journal: names no file" in ran.err
+
+
+@pytest.mark.parametrize(("is_damaged", "level", "code"), [(False, "note", 0), (True, "warning", 10)])
+def test_error_before_a_start_is_over_when_every_row_was_read(
+    data: Path, stoker: CommandLine, is_damaged: bool, level: str, code: int
+) -> None:
+    write_last_error(str(data), LastError(1, "DATA_REFUSED", "the payload of job number 1", 5))
+    if is_damaged:
+        sql(data / "journal.db", "UPDATE payloads SET payload = x'00'")
+    ran = stoker("doctor", "--data", str(data), "--json")
+    assert (ran.code, levels(ran.out)["last error"]) == (code, {level})
+
+
+@pytest.mark.slow
+def test_payload_that_was_damaged_stays_named_when_a_start_came_up_on_it(
+    short_directory: Path, stoker: CommandLine
+) -> None:
+    with Stack(short_directory) as stack:
+        stack.start_broker()
+        job = stack.client.enqueue("kept", []).id
+        stack.kill_broker()
+        sql(stack.data / "journal.db", "UPDATE payloads SET payload = x'00'")
+        stack.start_broker()
+        stoker("show", job)
+        assert stack.broker is not None and stack.broker.wait(10) == Exit.DATA_REFUSED
+        stack.start_broker()
+        ran = stoker("doctor", "--data", str(stack.data))
+        assert ran.code == Exit.DOUBTFUL
+        assert "the payload of job number 1 does not match its checksum" in ran.out
+        assert "a later start came up, but a start looks at" in ran.out and "not at payloads" in ran.out
 
 
 def test_copy_that_is_not_there_is_exit_10(data: Path, stoker: CommandLine) -> None:

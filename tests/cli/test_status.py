@@ -95,6 +95,14 @@ def test_status_without_a_broker_has_the_last_error(short_directory: Path, stoke
     assert "disk \\x1b[31m" in ran.err
 
 
+def test_start_after_an_error_is_not_said_to_have_looked_at_everything(
+    short_directory: Path, stoker: CommandLine
+) -> None:
+    write_last_error(str(short_directory), LastError(1, "STORAGE", "EIO", 5))
+    ran = stoker("status", "--data", str(short_directory))
+    assert "EIO; a later start came up, but a start looks at" in ran.err and "not at payloads" in ran.err
+
+
 def test_status_without_a_broker_or_an_error_says_only_that(
     short_directory: Path, stoker: CommandLine
 ) -> None:

@@ -1,6 +1,7 @@
 """The state directory: what a broker would refuse, what others may read, what the last broker wrote down."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +35,16 @@ def fifo_in_place_of_the_lock(state: Path) -> None:
 def plain_file(state: Path) -> None:
     state.rmdir()
     state.touch()
+
+
+@pytest.fixture
+def others_state(short_directory: Path) -> Path:
+    """Of another user, who can get there."""
+    short_directory.chmod(0o755)
+    path = short_directory / "state"
+    path.mkdir(mode=0o700)
+    os.chown(path, OTHER, OTHER)
+    return path
 
 
 UNSAFE: list[Callable[[Path], object]] = [
@@ -144,10 +155,10 @@ def test_nobody_has_no_broker(state: Path) -> None:
 
 
 @ROOT_ONLY
-def test_files_of_others_that_a_broker_has_to_write_are_errors(state: Path) -> None:
+def test_files_of_others_that_a_broker_has_to_write_are_errors(others_state: Path) -> None:
+    state = others_state
     for name in ("journal.db-wal", "last_error"):
         (state / name).touch(0o600)
-    os.chown(state, OTHER, OTHER)
     found = {finding.what.split(":")[0]: finding.level for finding in check_state(str(state), OTHER)}
     assert found[f"{state}/journal.db-wal"] is Level.ERROR
     assert found[f"{state}/last_error"] is Level.WARNING
@@ -163,15 +174,68 @@ def test_nearest_is_the_first_that_is_there(state: Path) -> None:
     assert nearest(str(state / "a" / "b")) == str(state)
 
 
+@ROOT_ONLY
 @pytest.mark.parametrize(
-    ("recovered_at_ms", "level", "word"), [(0, Level.WARNING, "EIO"), (5, Level.NOTE, "found it sound")]
+    ("name", "mode", "level", "advice"),
+    [
+        ("", 0o500, Level.ERROR, "chmod u=rwx it"),
+        ("journal.db", 0o400, Level.ERROR, "chmod u=rw it"),
+        ("journal.db", 0, Level.ERROR, "chmod u=rw it"),
+        ("journal.db-wal", 0o400, Level.ERROR, "chmod u=rw it"),
+        ("broker.lock", 0o400, Level.ERROR, "chmod u=rw it"),
+        ("ballast", 0o400, Level.WARNING, "chmod u=rw it"),
+        ("output", 0o500, Level.WARNING, "chmod u=rwx it"),
+    ],
 )
-def test_last_error_is_told_and_whether_it_is_over(
-    state: Path, recovered_at_ms: int, level: Level, word: str
+def test_modes_count_as_they_do_for_the_owner_when_root_looks(
+    others_state: Path, name: str, mode: int, level: Level, advice: str
+) -> None:
+    path = others_state / name
+    if name == "output":
+        path.mkdir()
+    elif name:
+        path.touch()
+    os.chown(path, OTHER, OTHER)
+    path.chmod(mode)
+    (finding,) = [each for each in check_state(str(others_state), OTHER) if each.level is not Level.OK]
+    assert finding.level is level and advice in f"{finding.what}; {finding.advice}"
+
+
+@ROOT_ONLY
+def test_directory_that_its_owner_cannot_reach_is_an_error(others_state: Path) -> None:
+    others_state.parent.chmod(0o700)
+    (finding,) = check_state(str(others_state), OTHER)
+    assert finding.level is Level.ERROR and f"{others_state.parent} has mode 0700" in finding.what
+
+
+def test_directory_that_others_may_look_into_is_a_warning(state: Path) -> None:
+    state.chmod(0o755)
+    found = {finding.level: finding for finding in check_state(str(state), UID)}
+    assert found[Level.WARNING].advice == "chmod 700 it" and "has mode 0755" in found[Level.WARNING].what
+
+
+@pytest.mark.parametrize(
+    ("recovered_at_ms", "is_sound", "level", "word", "advice"),
+    [
+        (0, False, Level.WARNING, "EIO", "not at payloads"),
+        (0, True, Level.WARNING, "EIO", "every row of the journal is right now"),
+        (5, False, Level.WARNING, "a later start came up, but .* not at payloads", "with the broker stopped"),
+        (5, True, Level.NOTE, "now every row of the journal is right", "remove "),
+    ],
+)
+def test_last_error_is_told_and_what_was_looked_at_since(
+    state: Path, recovered_at_ms: int, is_sound: bool, level: Level, word: str, advice: str
 ) -> None:
     write_last_error(str(state), LastError(1_700_000_000_000, "STORAGE", "EIO", recovered_at_ms))
+    (finding,) = check_last_error(str(state), is_sound=is_sound)
+    assert finding.level is level and advice in finding.advice
+    assert re.match(f"2023-11-1.*{word}", finding.what)
+
+
+def test_damage_stays_named_when_a_later_error_is_about_something_else(state: Path) -> None:
+    write_last_error(str(state), LastError(1, "STORAGE", "EIO", 5, damage="the payload of job number 7"))
     (finding,) = check_last_error(str(state))
-    assert finding.level is level and word in finding.what and finding.what.startswith("2023-11-1")
+    assert "EIO; before that the payload of job number 7" in finding.what
 
 
 def test_lost_files_are_an_error_until_they_are_back(state: Path) -> None:

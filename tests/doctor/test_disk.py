@@ -41,9 +41,9 @@ def test_file_system_that_is_unfit_or_doubtful_is_named(type: str, level: Level,
 @pytest.mark.parametrize(
     ("free", "has_ballast", "level", "word"),
     [
-        (LOW - 1, True, Level.ERROR, "enqueues are refused"),
+        (LOW - 1, True, Level.ERROR, "enqueues are refused until 34MiB are free again"),
         (LOW, False, Level.WARNING, "no room for 16MiB of ballast"),
-        (2 * LOW - 1, True, Level.WARNING, "below 32MiB enqueues are refused"),
+        (2 * LOW - 1, True, Level.WARNING, "below 32MiB enqueues are refused until 34MiB are free again"),
     ],
 )
 def test_short_room_is_told(free: int, has_ballast: bool, level: Level, word: str) -> None:

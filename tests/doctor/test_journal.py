@@ -5,12 +5,21 @@ from pathlib import Path
 
 import pytest
 from support.journals import an_image, load, sql, stored
+from support.other_user import ROOT_ONLY, python_as
+from support.other_user import UID as OTHER
 
 from stoker.broker.sqlite import SqliteJournal
 from stoker.doctor.finding import Level
 from stoker.doctor.journal import check_journal, holder_of, leave_journal
 
 UID = os.geteuid()
+
+ASK = """
+import sys
+from stoker.doctor.journal import check_journal
+for finding in check_journal(sys.argv[1], int(sys.argv[2])):
+    print(finding.level.name, finding.what, finding.advice, sep="; ")
+"""
 
 
 @pytest.fixture
@@ -38,6 +47,21 @@ def test_damage_is_an_error_with_what_to_do(path: str) -> None:
     assert all("snapshot" in each.advice for each in findings)
 
 
+def test_journal_that_was_cut_is_told_once_and_on_one_line(path: str) -> None:
+    os.truncate(path, 8192)
+    (finding,) = check_journal(path, UID)
+    assert finding.level is Level.ERROR and "\n" not in finding.what
+    assert finding.what.endswith("is damaged (database disk image is malformed)")
+    assert finding.advice == "restore a snapshot"
+
+
+def test_what_sqlite_says_on_several_lines_is_one(path: str) -> None:
+    os.truncate(path, os.path.getsize(path) - 100)
+    findings = list(check_journal(path, UID))
+    assert findings and len(set(findings)) == len(findings)
+    assert not any("\n" in finding.what for finding in findings)
+
+
 def test_what_is_no_journal_is_an_error_and_a_missing_one_a_note(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("x" * 200)
     assert [each.level for each in check_journal(str(tmp_path / "text"), UID)] == [Level.ERROR]
@@ -59,6 +83,20 @@ def test_pipe_in_place_of_a_file_is_told_and_not_waited_for(path: str, end: str)
     (finding,) = check_journal(path, UID)
     assert finding.level is Level.ERROR
     assert finding.what == f"{path}{end}: is a FIFO, not a file; move it away"
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize(("owner", "advice"), [(OTHER, "chmod u=rw it"), (UID, "run this as its owner")])
+def test_journal_that_may_not_be_read_comes_with_what_helps(
+    short_directory: Path, owner: int, advice: str
+) -> None:
+    short_directory.chmod(0o755)
+    journal = short_directory / "journal.db"
+    journal.write_bytes(b"something")
+    journal.chmod(0)
+    os.chown(journal, owner, owner)
+    said = python_as(OTHER, OTHER, ASK, str(journal), str(owner))
+    assert said.startswith(f"ERROR; {journal}: cannot be read: Permission denied; {advice}")
 
 
 def test_journal_of_a_broker_that_runs_is_left_to_it(path: str) -> None:

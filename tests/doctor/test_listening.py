@@ -11,7 +11,7 @@ from support.scripted_broker import ScriptedBroker
 
 from stoker.doctor.finding import Finding, Level, worst
 from stoker.doctor.listening import Listening, ask, check_broker, check_socket, listening
-from stoker.proto import messages
+from stoker.proto import limits, messages
 from stoker.proto.errors import ForbiddenError, StokerError
 
 UID = os.geteuid()
@@ -111,6 +111,13 @@ def test_broker_that_is_well_says_so(socket_path: str) -> None:
     [
         ({**REPORT, "storage": {"full": True}}, Level.ERROR, "storage is full"),
         ({**REPORT, "warnings": ["an old job"]}, Level.WARNING, "an old job"),
+        ({**REPORT, "draining": True}, Level.WARNING, "it drains"),
+        ({**REPORT, "paused_all": True}, Level.WARNING, "all queues are paused"),
+        (
+            {**REPORT, "queues": {"a": {"paused": True}, "b": {}}},
+            Level.NOTE,
+            "paused queues, whose jobs wait: a",
+        ),
         ({**REPORT, "data": "/elsewhere"}, Level.WARNING, "has its data in /elsewhere"),
         ({"storage": 7, "warnings": 7}, Level.OK, "stoker ? answers"),
         (StokerError("it is asleep"), Level.ERROR, "does not answer: it is asleep"),
@@ -121,6 +128,44 @@ def test_what_the_broker_tells_of_itself_is_judged(report: Any, level: Level, wo
     findings = list(check_broker(report, "/d"))
     assert worst(findings) is level
     assert word in findings[0].what
+
+
+WARNINGS = {
+    "queue default: dead jobs that need a person: 3": "stoker kick",
+    "queue default: no connected worker knows kind send": "start a pool whose app has it",
+    "queue default: no connected worker knows kind command, for which a pool needs --commands": "--commands",
+    "pool a: its last reload failed, and the old code goes on serving": "stoker reload",
+    "pools a and b declare kind send differently": "load the same code",
+    "of another release": "stoker status",
+}
+
+
+@pytest.mark.parametrize("warning", WARNINGS)
+def test_each_warning_of_the_broker_comes_with_what_to_do(warning: str) -> None:
+    finding = next(iter(check_broker({**REPORT, "warnings": [warning]}, None)))
+    assert finding.what == warning and WARNINGS[warning] in finding.advice
+
+
+def test_full_storage_comes_with_how_much_has_to_be_free(socket_path: str) -> None:
+    storage = {"full": True, "low_water_bytes": limits.LOW_WATER_BYTES}
+    finding = next(iter(check_broker({**REPORT, "storage": storage}, None)))
+    assert "with 34MiB free, enqueues are taken again, 5 s after" in finding.advice
+
+
+def test_many_paused_queues_are_counted() -> None:
+    queues = {f"q{number}": {"paused": True} for number in range(9)}
+    finding = next(iter(check_broker({**REPORT, "queues": queues}, None)))
+    assert finding.what.endswith("q3, q4 and 4 more") and "stoker resume" in finding.advice
+
+
+def test_lock_that_the_owner_may_not_write_is_an_error(socket_path: str) -> None:
+    Path(f"{socket_path}.lock").touch(0o600)
+    assert worst(check_socket(socket_path, UID, Listening())) is Level.NOTE
+    if UID != 0:
+        pytest.skip("only root can look with the eyes of another")
+    os.chown(os.path.dirname(socket_path), UID + 1, -1)
+    findings = list(check_socket(socket_path, UID + 1, Listening()))
+    assert (findings[1].level, findings[1].advice) == (Level.ERROR, "chown it")
 
 
 def test_broker_that_ends_before_it_answers_is_an_error(socket_path: str) -> None:

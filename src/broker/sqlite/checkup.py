@@ -50,7 +50,8 @@ def check_up(path: str, uid: int) -> Checkup:
             damage += _told(partial(table.read, database), database, path)
             damage += table.lines(path)
     jobs, payloads, outcomes, *_ = (table.count for table in tables)
-    return Checkup(jobs, payloads, outcomes, tuple(damage))
+    # A file that was cut is met again by each table.
+    return Checkup(jobs, payloads, outcomes, tuple(dict.fromkeys(damage)))
 
 
 @contextmanager

@@ -105,9 +105,10 @@ def refuse_damage(database: Database, path: str) -> None:
     """Have SQLite look at the whole file; JournalCorruptError with what it finds.
 
     The rows have checksums, but not what leads to them: an index that lost its way, or a page in the place
-    of another, hides rows that are whole.
+    of another, hides rows that are whole. Rows and payloads themselves SQLite cannot judge.
     """
-    found = [str(row[0]) for row in database.each("PRAGMA integrity_check(3)")]
+    # What it says of one place may have several lines.
+    found = [" ".join(str(row[0]).split()) for row in database.each("PRAGMA integrity_check(3)")]
     if found != ["ok"]:
         raise JournalCorruptError(path, f"is damaged ({'; '.join(found)}); restore a snapshot")
 

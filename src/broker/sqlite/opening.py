@@ -14,6 +14,7 @@ from contextlib import suppress
 import apsw
 import msgpack
 
+from ..permission import hindrance
 from ..refusals import (
     JournalEmptyError,
     JournalForeignError,
@@ -66,12 +67,13 @@ def open_database(path: str, vfs: str = "") -> Database:
         _create(path, vfs)
     else:
         _check_status(path, status, os.geteuid())
+        _refuse_unwritable(path)
         _check_header(path)
     return _connect(path, vfs)
 
 
 def examine(path: str, uid: int) -> None:
-    """Refuse what `open_database` of that user would refuse, and change nothing.
+    """Refuse what `open_database` of that user would refuse, and change nothing; a copy need not be writable.
 
     FileNotFoundError if there is no such file, and so one would be made.
     """
@@ -135,6 +137,15 @@ def _check_status(path: str, status: os.stat_result, uid: int) -> None:
         raise JournalEmptyError(
             path, "has zero bytes: what it held is lost; restore a snapshot, or remove it to begin anew"
         )
+
+
+def _refuse_unwritable(path: str) -> None:
+    """SQLite would open it for reading alone, and fail later with an error that looks like the disk's."""
+    for each in (path, f"{path}-wal"):
+        with suppress(FileNotFoundError):
+            trouble = hindrance(each, os.geteuid())
+            if trouble is not None:
+                raise JournalUnusableError(each, str(trouble))
 
 
 def _check_header(path: str) -> None:

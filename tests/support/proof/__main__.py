@@ -17,7 +17,17 @@ from typing import Any
 from support.proof.harness import Harness
 from support.proof.harnesses import all_harnesses
 from support.proof.ledger import DamagedLedgerError, Ledger
-from support.proof.run import broken, replay, run_piece, run_pieces, runnable, say_piece, share
+from support.proof.run import (
+    broken,
+    next_harness,
+    replay,
+    run_piece,
+    run_pieces,
+    runnable,
+    say_piece,
+    say_reached,
+    share,
+)
 from support.proof.table import PAGE, rewrite
 
 SEED_DRAWN_MAX = 1_000_000
@@ -114,6 +124,8 @@ def _prove(chosen: Mapping[str, Harness], every: Mapping[str, Harness], ledger: 
     sound = True
     try:
         able = runnable(chosen, _say)
+        if asked.harness or next_harness(able, ledger) is None:
+            say_reached(able, ledger, _say)
         sound = run_pieces(able, ledger, _say, pieces_max=asked.pieces, until_s=until_s)
     except* KeyboardInterrupt:
         # By itself, or from among the tasks of a harness.

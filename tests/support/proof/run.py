@@ -41,6 +41,13 @@ def runnable(harnesses: Mapping[str, Harness], say: Say) -> dict[str, Harness]:
     return {name: harness for name, harness in harnesses.items() if not reasons[name]}
 
 
+def say_reached(harnesses: Mapping[str, Harness], ledger: Ledger, say: Say) -> None:
+    """Of which there is nothing left to do: a run that does nothing must not look like one that failed to."""
+    for name, harness in harnesses.items():
+        if share(harness, ledger) >= 1:
+            say(f"{name}: has reached its goal; --amount runs it again")
+
+
 def run_piece(harness: Harness, seed: int, amount: int, say: Say) -> Piece | None:
     """One piece; None if the harness itself failed, which is said."""
     started_s, before = time.monotonic(), commit()
