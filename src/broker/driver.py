@@ -6,9 +6,9 @@ one `send`. Between rounds the loop waits for the poller, or for the next deadli
 
 Order within a round, and why:
 
-1. Time is read. If the loop should have been here long ago, the broker itself was stopped or starved:
-   everything that waits in the sockets is read first, then the core is told how long it was
-   (`Stalled`), and only then may anything expire.
+1. Time is read. If the loop should have been here long ago, the broker itself was stopped or starved, or
+   committed itself: the core is told at once how long it was (`Stalled`), before anything is decided that is not
+   late by it; then everything that waits in the sockets is read, and only then may anything expire.
 2. Peers that are ready, as many as the round has room for; then newcomers; then turns for those who
    have said more (see `intake`).
 3. Deadlines of the core. After the peers, so that a heartbeat that arrived in time counts. None while a
@@ -136,9 +136,9 @@ class Driver:
         self._over_budget: list[Peer] = []
         self._batch_bytes = 0
         self._failure: BaseException | None = None
-        self._scope = trio.CancelScope()
-        self.now = clock()
+        self._scope, self.now = trio.CancelScope(), clock()
         self._awake_by_ms = self._core_by_ms = self._chores_by_ms = self.now.mono_ms
+        self._has_to_hear_all = False
         self._waited_for: int = 0
         self._stop_wanted = False
         self._stop_by_ms: int | None = None
@@ -186,9 +186,11 @@ class Driver:
 
     def _round(self) -> int | None:
         """One round; in how many milliseconds the next is due, None when it is over."""
-        self.now = self._clock()
+        self._look_at_clock()
         self._intake.begin_round()
-        self._notice_stall()
+        if self._has_to_hear_all:
+            self._has_to_hear_all = False
+            self.poller.poll_all()
         self.poller.gather(lambda: self._intake.has_room)
         self._accept()
         self._intake.take_turns()
@@ -212,7 +214,7 @@ class Driver:
         core_ms = self._core_ms()
         self._core_by_ms = self.now.mono_ms + core_ms
         delay_ms = max(min(self._chores_by_ms - started_ms, core_ms, self._delay_ms()), 0)
-        self._awake_by_ms = started_ms + delay_ms
+        self._awake_by_ms = self.now.mono_ms + delay_ms
         return delay_ms
 
     def _watch_peers(self) -> int:
@@ -247,11 +249,16 @@ class Driver:
             delay_ms = min(delay_ms, self._stop_by_ms - self.now.mono_ms)
         return delay_ms
 
+    def _look_at_clock(self) -> None:
+        self.now = self._clock()
+        self._notice_stall()
+        self._awake_by_ms = self.now.mono_ms
+
     def _notice_stall(self) -> None:
         late_ms = self.now.mono_ms - self._awake_by_ms
         if late_ms < STALL_MS:
             return
-        self.poller.poll_all()
+        self._has_to_hear_all = True
         if not self._times.is_full:
             # Else it is a part of what `commit_stored` will tell.
             self.step(Stalled(late_ms))
@@ -263,7 +270,7 @@ class Driver:
             if self._runner.submitted != self._waited_for:
                 self._waited_for = self._runner.submitted
                 self._runner.wait(HANDOVER_S)
-                self.now = self._clock()
+                self._look_at_clock()
             self._runner.collect()
             self._intake.hear_more(self._delivery.take_resumed())
             self._hand_over()
@@ -449,10 +456,7 @@ class Driver:
             self.step(StorageChanged(True))
 
     def commit_stored(self) -> None:
-        """A batch is stored; if it was held up, what was held back begins to age now.
-
-        Whether a storage that was full still is is for the next survey.
-        """
+        """What a batch held back begins to age now. Whether a full storage still is, the next survey says."""
         was_full = self._times.is_full
         held_ms = self._times.stored(self.now.mono_ms)
         if was_full:

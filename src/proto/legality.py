@@ -43,7 +43,7 @@ LEGAL: Mapping[State, frozenset[str]] = {
     State.NEW: _CLIENT_OPS | {"hello", "pool", "help"},
     State.CLIENT: _CLIENT_OPS | {"help"},
     State.WORKER: frozenset({"help", "ack", "nack", "release", "heartbeat", "progress", "output"}),
-    State.SUPERVISOR: frozenset({"help", "pool", "heartbeat", "exited"}),
+    State.SUPERVISOR: frozenset({"help", "pool", "heartbeat", "exited", "recalled"}),
     State.ENDED: frozenset[str](),
 }
 """Which ops a state takes. The role is a question of its own, which `ops.py` answers."""

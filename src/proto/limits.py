@@ -118,6 +118,10 @@ WEIGHT_MAX = 1000
 
 SLOTS_MAX = 1024
 
+PREFETCH_MAX = 8
+"""Jobs that a worker may get ahead of the one that it runs. With four of them most of what a job costs by itself
+is shared; what is beyond is only taken back more often."""
+
 TEXT_FACTOR = 2
 """A JSON line may be so many times as long as a frame of its op: base64 takes a third more than bytes,
 and escapes and field names take the rest."""
@@ -321,8 +325,8 @@ LOW_WATER_BYTES = 32 * MIB
 """Room for a whole log and its folding in. Free space below which enqueues are refused with `storage_full` while everything else goes on."""
 
 JOURNAL_BYTES_CHECKED = 256 * MIB
-"""A journal up to this size is looked at whole at each start, which takes a second at most. A larger one
-only after a storage error, and by `stoker doctor`."""
+"""Of a journal up to this size the structure is looked at whole at each start, which takes a second at most. Of a
+larger one only after a storage error, and by `stoker doctor`."""
 
 WAL_BYTES_CHECKPOINT = 4 * MIB
 """The log's size from which it is folded into the journal, when there is a moment for it, and from twice

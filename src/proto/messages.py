@@ -40,6 +40,7 @@ class Hello(NamedTuple):
     the supervisor's 16 random bytes, `held` a list of `[epoch, counter, phase]` with the phase
     `running`, `unstarted` or `finished` (its ack or nack follows at once). `queues` are those that a
     worker takes jobs from, `[name, weight]` each: in this order if all weights are 0; none: all.
+    `prefetch` is how many jobs a pool's worker with one slot takes ahead of the one that it runs.
     """
 
     version: int
@@ -51,6 +52,7 @@ class Hello(NamedTuple):
     slots: int = 0
     held: Sequence[Sequence[Any]] = ()
     queues: Sequence[Sequence[Any]] = ()
+    prefetch: int = 0
 
 
 class Welcome(NamedTuple):

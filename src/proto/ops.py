@@ -95,6 +95,7 @@ _HELLO = (
     rules.integer(0, limits.SLOTS_MAX),
     rules.listing(rules.HELD, limits.HELD_MAX),
     rules.listing(rules.QUEUE_WEIGHT, limits.POOL_QUEUES_MAX),
+    rules.integer(0, limits.PREFETCH_MAX),
 )
 _ENQUEUE = (
     rules.NAME,
@@ -223,6 +224,8 @@ OPS: tuple[Op, ...] = (
     Op(_W.Pool, _POOL, SUPERVISE, limits.POOL_FRAME_BYTES_MAX, _MANY),
     Op(_W.Exited, _EXITED, SUPERVISE, _LISTING_FRAME, _MANY),
     Op(_W.Kill, (rules.NONCE, rules.TOKEN, _KILLS, rules.DURATION), BROKER),
+    Op(_W.Recall, (rules.NONCE, rules.TOKEN), BROKER),
+    Op(_W.Recalled, (rules.NONCE, rules.TOKEN, maybe(rules.TOKEN)), SUPERVISE),
 )
 """Every op, in the order of its number."""
 

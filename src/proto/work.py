@@ -190,6 +190,24 @@ class Kill(NamedTuple):
     grace_ms: int
 
 
+class Recall(NamedTuple):
+    """Pushed to a supervisor: its worker shall begin no job up to the token `through` that it has not begun yet."""
+
+    worker: str
+    through: Token
+
+
+class Recalled(NamedTuple):
+    """That is so. `started` is the last token that had begun by then, null if nothing runs.
+
+    What was sent up to `through` and comes after `started` is the broker's again.
+    """
+
+    worker: str
+    through: Token
+    started: Token | None = None
+
+
 OPS: dict[type[Any], tuple[int, type[Any] | None]] = {
     Job: (40, None),
     Ack: (41, Done),
@@ -202,5 +220,7 @@ OPS: dict[type[Any], tuple[int, type[Any] | None]] = {
     Pool: (50, Welcome),
     Exited: (51, Done),
     Kill: (52, None),
+    Recall: (53, None),
+    Recalled: (54, Done),
 }
 """As `messages.OPS`; without an answer: pushed by the broker, or `progress`."""

@@ -102,6 +102,11 @@ class AsyncWorker:
         """How many jobs it takes at once: none any more when it is ending."""
         return 0 if self._ending else self._page.slots
 
+    @property
+    def prefetch(self) -> int:
+        """None: it is handed as many as it can run."""
+        return 0
+
     def install_signals(self) -> None:
         """Before anything of the app runs in this process."""
         disregard(signal.SIGINT)

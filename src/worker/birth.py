@@ -40,6 +40,11 @@ class Worker(Protocol):
         """How many jobs it takes at once."""
         ...
 
+    @property
+    def prefetch(self) -> int:
+        """How many it takes ahead of those."""
+        ...
+
     def install_signals(self) -> None: ...
 
     def run(self) -> int:
@@ -99,8 +104,18 @@ def _worker(
     identity = process.identity(fork.nonce)
 
     def greet(held: list[list[Any]]) -> Hello:
-        version, slots = limits.PROTOCOL_VERSION, worker.slots
-        return Hello(version, "work", start.name, identity, start.ticket, kinds, slots, held, start.queues)
+        return Hello(
+            limits.PROTOCOL_VERSION,
+            "work",
+            start.name,
+            identity,
+            start.ticket,
+            kinds,
+            worker.slots,
+            held,
+            start.queues,
+            worker.prefetch,
+        )
 
     worker: Worker
     if flavour is Flavour.PLAIN:

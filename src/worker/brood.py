@@ -123,6 +123,13 @@ class Child:
             self._struck = token
             self.send(process.STRIKE_SIGNAL)
 
+    def recalled(self, recall: work.Recall) -> work.Recalled:
+        """Let nothing begin that is recalled. Its worker has joined the fence, or it would have nothing ahead."""
+        self.page.recall((recall.through[0], recall.through[1]))
+        process.fence()
+        started = self.page.token(0)
+        return work.Recalled(self.nonce, recall.through, None if started is None else list(started))
+
     def report(
         self, status: int | None, number: int | None, usage: tuple[int, int], swept: bool
     ) -> work.Exited:
@@ -133,7 +140,7 @@ class Child:
             self.killed_for = self._struck
         return work.Exited(
             worker=self.nonce,
-            tokens=[list(token) for token in self.tokens],
+            tokens=[list(token) for token in self.page.unconfirmed()],
             status=status,
             signal=number,
             kill_token=None if self.killed_for is None else list(self.killed_for),

@@ -1,4 +1,4 @@
-"""The supervisor's connection to the broker: `pool`, heartbeats, `exited`, and `kill` pushed to it.
+"""The supervisor's connection to the broker: `pool`, heartbeats, `exited`, and `kill` and `recall` pushed to it.
 
 It reconnects for ever. An `exited` report is kept until the broker has answered it, and repeated after
 every reconnect: only then may the broker hand out what the dead worker held. Until then the worker is
@@ -26,6 +26,7 @@ ANSWER_S = 10.0
 """A broker that has not answered `pool` by then is tried anew."""
 
 _KILL = work.OPS[work.Kill][0]
+_RECALL = work.OPS[work.Recall][0]
 
 _FATAL = frozenset({"forbidden", "version_mismatch", "bad_message", "unknown_op"})
 """Refusals of `pool` that another try would get again."""
@@ -66,6 +67,10 @@ class Owner(Protocol):
 
     def kill_wanted(self, kill: work.Kill) -> None:
         """The broker wants an attempt ended."""
+        ...
+
+    def recall_wanted(self, recall: work.Recall) -> work.Recalled | None:
+        """The broker wants back what has not begun; None if there is no such worker."""
         ...
 
 
@@ -220,6 +225,11 @@ class PoolLink:
         op, number = fields[0], fields[1]
         if op == _KILL:
             self._owner.kill_wanted(work.Kill(*fields[2 : 2 + len(work.Kill._fields)]))
+        elif op == _RECALL:
+            recalled = self._owner.recall_wanted(work.Recall(*fields[2 : 2 + len(work.Recall._fields)]))
+            if recalled is not None:
+                # Not repeated: what is recalled is given back by the worker too, when it comes to it.
+                self._send(recalled)
         elif number == self._hello and op == ANSWER:
             self._know_declared(None)
             if not self._welcomed.is_set():

@@ -39,6 +39,10 @@ RECONNECT_SIGNAL = signal.SIGRTMIN + 8
 OOM_SCORE_ADJ = 500
 """Half of all memory counted on top: when it runs out, a worker is ended, and with it one job."""
 
+_MEMBARRIER = {"x86_64": 324, "aarch64": 283, "riscv64": 283}.get(os.uname().machine)
+"""Number of a system call that C libraries have no function for."""
+_MEMBARRIER_GLOBAL_EXPEDITED = 1 << 1
+_MEMBARRIER_REGISTER_GLOBAL_EXPEDITED = 1 << 2
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
@@ -76,6 +80,20 @@ def parse_stat(text: bytes) -> Stat:
     return Stat(
         pid, fields[0].decode("ascii"), int(fields[1]), int(fields[3]), int(fields[17]), int(fields[19])
     )
+
+
+def join_fence() -> bool:
+    """From now on a `fence` of another process includes this one; False if this kernel cannot do that."""
+    return _membarrier(_MEMBARRIER_REGISTER_GLOBAL_EXPEDITED)
+
+
+def fence() -> bool:
+    """Every process that joined has now made known what it wrote, and sees what this one wrote; see membarrier(2)."""
+    return _membarrier(_MEMBARRIER_GLOBAL_EXPEDITED)
+
+
+def _membarrier(command: int) -> bool:
+    return _MEMBARRIER is not None and _libc.syscall(_MEMBARRIER, command, 0, 0) == 0
 
 
 def stat(pid: int) -> Stat | None:

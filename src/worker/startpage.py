@@ -9,12 +9,15 @@ Words of 8 bytes:
     0       1: the worker came up, its loop runs; 2: the broker has welcomed it once, so it has been able
             to take jobs (written by the worker)
     1       jobs finished (worker)
-    2, 3    entry of slot 0, what runs: counter, epoch + 1 (worker)
-    4, 5    kill entry of slot 0: counter, epoch + 1 (supervisor)
-    6       reason of the kill entry, and above its lowest 8 bits for how many ms it may take (supervisor)
-    7       memory mark of slot 0: a death by signal with a peak of so many bytes is the limit's (worker)
-    8       beat entry of slot 0: by when it must beat again, see below (worker)
-    9 ...   slot 1, and so on: 7 words a slot
+    2, 3    recall entry: nothing up to this token may begin: counter, epoch + 1 (supervisor)
+    4, 5    entry of slot 0, what runs: counter, epoch + 1 (worker)
+    6, 7    kill entry of slot 0: counter, epoch + 1 (supervisor)
+    8       reason of the kill entry, and above its lowest 8 bits for how many ms it may take (supervisor)
+    9       memory mark of slot 0: a death by signal with a peak of so many bytes is the limit's (worker)
+    10      beat entry of slot 0: by when it must beat again, see below (worker)
+    11 ...  slot 1, and so on: 7 words a slot
+    ...     of a page with one slot, 2 words each: entries of attempts that are over, and whose ends the broker
+            has not confirmed, while the next one runs (worker)
 
 Every store is one aligned 8-byte store, which the processor does not tear. An entry has two words,
 so their order matters. Epoch + 1 is zero when there is no entry; it is the *last* word written when
@@ -30,6 +33,12 @@ A beat entry is one word: an instant of the monotonic clock in milliseconds, whi
 host share, and below it the lowest bits of the counter of the attempt that it is about. So a thread
 that an attempt has left behind can write what it likes: it is not about the next attempt.
 
+A recall and a start that come together: the worker writes what runs and then looks at the recall, the supervisor
+writes the recall and then looks at what runs, so one of them at least sees the other, if no processor puts its
+look before its own write. A worker cannot afford what prevents that; the supervisor can, for both: `process.fence`
+makes every processor that runs a worker finish its writes. If both see the other, the job counts as begun, and the
+worker gives it back.
+
 One writer for each word, always: there is no lock, and a dead writer leaves nothing locked.
 """
 
@@ -37,9 +46,11 @@ import mmap
 import os
 from collections.abc import Iterator
 
+from ..proto import limits
+
 SLOT_WORDS = 7
-_HEADER_WORDS = 2
-_CAME_UP, _FINISHED = 0, 1
+_HEADER_WORDS = 4
+_CAME_UP, _FINISHED, _RECALL = 0, 1, 2
 _RUNS, _KILL, _REASON, _MEMORY, _BEAT = 0, 2, 4, 5, 6
 
 _COUNTER_BITS = 20
@@ -51,6 +62,9 @@ _REASON_MASK = (1 << _REASON_BITS) - 1
 
 KILL_REASONS = ("timeout", "cancelled", "lost", "silent")
 """The last is the supervisor's own: an attempt did not beat in the time it had named."""
+
+OVER_MAX = limits.PREFETCH_MAX + 1
+"""The broker hands out no more before it has read the end of one of them, and confirms it before the next comes."""
 
 Token = tuple[int, int]
 
@@ -85,6 +99,19 @@ class StartPage:
     def clear(self, slot: int) -> None:
         """Say that nothing of the attempt runs any more."""
         self._words[_entry(slot) + _RUNS + 1] = 0
+
+    def keep_over(self, index: int, token: Token) -> None:
+        """Say that an attempt is over and unconfirmed, before the next one takes its place. The index is below `OVER_MAX`."""
+        self._store(self._over(index), token)
+
+    def drop_over(self, index: int) -> None:
+        """Say that it is confirmed."""
+        self._words[self._over(index) + 1] = 0
+
+    def is_recalled(self, token: Token) -> bool:
+        """Whether this attempt may not begin. To be asked after `start`."""
+        through = self._load(_RECALL)
+        return through is not None and token <= through
 
     def count_finished(self) -> None:
         self._words[_FINISHED] += 1
@@ -136,6 +163,16 @@ class StartPage:
         found = (self.token(slot) for slot in range(self.slots))
         return [token for token in found if token is not None]
 
+    def unconfirmed(self) -> list[Token]:
+        """What is over, and of which the broker may not know, in any order, and then what runs; no token twice."""
+        count = OVER_MAX if self.slots == 1 else 0
+        over = (self._load(self._over(index)) for index in range(count))
+        return list(dict.fromkeys([*(token for token in over if token is not None), *self.tokens()]))
+
+    def recall(self, through: Token) -> None:
+        """Say that nothing up to this token may begin any more; what had begun is to be looked at after a fence."""
+        self._store(_RECALL, through)
+
     def silent(self, now_ms: int) -> Iterator[Token]:
         """The attempts that should have beaten before now."""
         for slot in range(self.slots):
@@ -157,6 +194,9 @@ class StartPage:
         return self._words[_entry(slot) + _MEMORY]
 
     # --- both ------------------------------------------------------------------------------------------
+
+    def _over(self, index: int) -> int:
+        return _entry(self.slots) + 2 * index
 
     def _store(self, at: int, token: Token) -> None:
         words = self._words
@@ -185,4 +225,4 @@ def _entry(slot: int) -> int:
 
 
 def _size(slots: int) -> int:
-    return 8 * (_HEADER_WORDS + slots * SLOT_WORDS)
+    return 8 * (_entry(slots) + (2 * OVER_MAX if slots == 1 else 0))

@@ -413,6 +413,11 @@ class Supervisor:
         if child is not None:
             self._nursery.start_soon(self._end_attempt, child, kill)
 
+    def recall_wanted(self, recall: work.Recall) -> work.Recalled | None:
+        """The broker wants back what has not begun; None if there is no such worker."""
+        child = self._children.get(recall.worker)
+        return None if child is None or child.is_closed else child.recalled(recall)
+
     async def _look_at_workers(self) -> None:
         """End attempts that asked for it and fell silent. The broker hears of it as of any other end.
 

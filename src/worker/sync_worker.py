@@ -4,10 +4,13 @@
 
     a job: token into the start page; is it to be ended already?; handler; answer; confirmation; token out
 
-The token leaves the page only when the broker has confirmed the answer, or the next job's takes its
-place. A worker that dies before that may take the answer with it, and the job runs again: then its
-first run is on record, because the page still names it. If the broker did read the answer, that counts
-and the page is ignored. A worker that dies between jobs is charged to nobody.
+The token leaves the page only when the broker has confirmed the answer. A worker that dies before that may
+take the answer with it, and the job runs again: then its first run is on record, because the page still
+names it. If the broker did read the answer, that counts and the page is ignored. A worker that dies
+between jobs is charged to nobody.
+
+Jobs may be here ahead of the one that runs. Each is begun without asking anybody, after one look at whether it
+has been recalled; so the page names what is over and unconfirmed beside what runs.
 
 Signals. TERM sets a flag, and wakes the loop if it sleeps; nothing is raised, so no frame is ever cut.
 The strike signal raises in the handler, and only there (see `attempt.Guard`). The reconnect signal
@@ -43,10 +46,10 @@ from .link import HelloRefusedError, Link
 from .memory import QUICK_S, Trimmer
 from .output import JobOutput
 from .plan import Plan
-from .process import RECONNECT_SIGNAL, STRIKE_SIGNAL, disregard
+from .process import RECONNECT_SIGNAL, STRIKE_SIGNAL, disregard, join_fence
 from .reporter import Reporter
 from .scratch import Scratch
-from .startpage import StartPage, Token
+from .startpage import OVER_MAX, StartPage, Token
 from .surroundings import Surroundings
 from .sweep import sweep_own
 
@@ -93,6 +96,13 @@ class SyncWorker:
         self._trimmer: Trimmer
         self._pid = os.getpid()
         self._ending = False
+        self._may_be_ahead = join_fence()
+        self._last: Token | None = None
+        """The attempt in the slot, if it is over and not confirmed."""
+        self._over: dict[Token, int] = {}
+        """Those before it that are not confirmed either, with their places in the page."""
+        self._places = list(range(OVER_MAX))
+        link.confirmed = self._confirmed
         self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll = select.poll()
         self._polled_generation = -1
@@ -101,6 +111,11 @@ class SyncWorker:
     def slots(self) -> int:
         """How many jobs it takes at once."""
         return 1
+
+    @property
+    def prefetch(self) -> int:
+        """How many it takes ahead of it: none where they could not be taken back."""
+        return limits.PREFETCH_MAX if self._may_be_ahead else 0
 
     def install_signals(self) -> None:
         """Also after a handler has installed its own."""
@@ -139,7 +154,7 @@ class SyncWorker:
         link = self._link
         if not link.is_open:
             self._reconnect()
-        elif link.jobs:
+        elif link.jobs and (self._places or self._last is None):
             self._run(link.jobs.popleft())
         elif self._sleep(None):
             self._receive()
@@ -155,7 +170,12 @@ class SyncWorker:
     def _run(self, job: work.Job) -> None:
         token: Token = (job.token[0], job.token[1])
         started = time.monotonic()
+        self._make_way()
         self._page.start(_SLOT, token)
+        if self._page.is_recalled(token):
+            self._page.clear(_SLOT)
+            self._link.answer(work.Release(job.token, "not_started"))
+            return
         answer = self._attempt(job, token)
         if os.getpid() != self._pid:
             os._exit(0)
@@ -165,12 +185,27 @@ class SyncWorker:
             self._guard.struck = None
             if self._beside_threads:
                 self._end_unfit(job.kind, "it may have waited for a lock of a thread that is not here")
+        self._last = token
         self._link.answer(answer)
         self._page.count_finished()
         if not self._surroundings.restore():
             self._end_unfit(job.kind, "it left what cannot be put back")
         if time.monotonic() - started > QUICK_S:
             self._trimmer.job_ended()
+
+    def _make_way(self) -> None:
+        """The slot is needed, and what it names may be all that will be known of that attempt."""
+        if self._last is not None:
+            place = self._over[self._last] = self._places.pop()
+            self._page.keep_over(place, self._last)
+            self._last = None
+
+    def _confirmed(self, token: Token) -> None:
+        if token == self._last:
+            self._last = None
+        elif (place := self._over.pop(token, None)) is not None:
+            self._page.drop_over(place)
+            self._places.append(place)
 
     def _end_unfit(self, kind: str, hint: str) -> None:
         log.say("worker_unfit", pid=self._pid, kind=kind, hint=hint)

@@ -103,6 +103,15 @@ def test_batch_that_nobody_looked_at_is_found_to_have_been_held_up_all_the_same(
     assert begun.held_ms == [held_ms]
 
 
+def test_batch_after_a_short_one_has_its_own_time(begun: Bench) -> None:
+    begun.runner.do_next()
+    begun.now_ms += 2 * HELD_MS
+    begun.add(patient=False)
+    begun.committer.flush()
+    begun.runner.do_next()
+    assert begun.held_ms == [0, 0]
+
+
 def test_batch_that_gathered_behind_another_has_its_own_time(begun: Bench) -> None:
     begun.add(patient=False)
     begun.now_ms += 2 * HELD_MS

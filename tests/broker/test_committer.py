@@ -115,6 +115,14 @@ def test_pushes_are_held_back_by_a_batch_in_flight_and_by_the_one_that_gathers_b
     assert (bench.held_back, bench.committer.pushes_held()) == ([8], [])
 
 
+def test_order_to_kill_is_held_back_as_a_job_is(bench: Bench) -> None:
+    kill = Push(2, work.Kill("nonce-w1", [1, 1], "timeout", 500))
+    bench.decide(1, number=7)
+    bench.committer.add([kill])
+    bench.committer.flush()
+    assert bench.committer.pushes_held() == [kill.message]
+
+
 def test_steps_before_a_flush_share_one_commit(bench: Bench) -> None:
     bench.decide(1, number=1)
     bench.decide(2, number=2)

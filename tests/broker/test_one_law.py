@@ -107,12 +107,16 @@ CASES = {
         "again", ANOTHER_POOL._replace(kinds=full_list("d")), "kinds_full", unstored=KINDS_FULL
     ),
     "exited": Case("supervisor", EXITED, hung_up=True),
+    "recalled": Case(
+        "supervisor", work.Recalled("worker-01", [limits.INTEGER_MAX, 0]), pushes=("worker", work.Job)
+    ),
 }
 
 SHOW_NOTHING = {
     messages.Help: "what it says is a constant",
     work.Progress: "is never answered",
     work.Output: "who follows, is not in the journal",
+    work.Recall: "names a worker, and a token that left the broker long before",
 }
 
 SHOW_NO_CHANGE = {

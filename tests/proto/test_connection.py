@@ -65,6 +65,8 @@ SAMPLES: dict[str, messages.Message] = {
     "stream": work.Stream([1, 1], "keep"),
     "exited": work.Exited("12345678", [], 0, None),
     "kill": work.Kill("12345678", [1, 1], "lost", 0),
+    "recall": work.Recall("12345678", [1, 1]),
+    "recalled": work.Recalled("12345678", [1, 1]),
 }
 
 

@@ -73,6 +73,8 @@ class FakeBroker:
         """Code word with which every `pool` is refused."""
         self.refused_kind = ""
         """The same for one that declares this kind."""
+        self.sends_ahead = False
+        """Hand out to a worker that is busy, too."""
         self._epoch = 1
         self._counter = 0
         self._jobs: deque[work.Job] = deque()
@@ -205,6 +207,18 @@ class FakeBroker:
                 if peer.pool is not None:
                     peer.send(work.OPS[work.Kill][0], 0, message)
 
+    def recall(self, counter: int) -> work.Recalled:
+        """Take back what has not begun, up to a token; the supervisor's answer."""
+        (worker,) = self.workers()
+        answers = len(self.all_of("recalled"))
+        with self._lock:
+            for peer in self.peers:
+                if peer.pool is not None:
+                    peer.send(work.OPS[work.Recall][0], 0, work.Recall(worker.nonce, [self._epoch, counter]))
+        wait_until(lambda: len(self.all_of("recalled")) > answers, "the supervisor's answer")
+        answer: work.Recalled = self.all_of("recalled")[-1]
+        return answer
+
     # --- the other side ----------------------------------------------------------------------------
 
     def _accept(self, listener: socket.socket) -> None:
@@ -270,7 +284,7 @@ class FakeBroker:
 
     def _hand_out(self) -> None:
         for peer in self.peers:
-            if self._jobs and peer.hello is not None and not peer.is_busy:
+            if self._jobs and peer.hello is not None and (self.sends_ahead or not peer.is_busy):
                 job, peer.is_busy = self._jobs.popleft(), True
                 self.holders[job.token[1]] = peer.nonce
                 peer.send(work.OPS[work.Job][0], 0, job)

@@ -70,6 +70,15 @@ class Reached(NamedTuple):
     op: str
 
 
+class Recalled(NamedTuple):
+    """A supervisor's word came that its worker begins nothing up to `through` that had not begun by `started`."""
+
+    at_ms: int
+    worker: str
+    through: Key
+    started: Key | None
+
+
 class Confirmed(NamedTuple):
     """A worker got `done` for its ack, nack or release."""
 
@@ -210,6 +219,7 @@ Record = (
     | Started
     | Stopped
     | Reached
+    | Recalled
     | Confirmed
     | Told
     | Died

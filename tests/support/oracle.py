@@ -31,6 +31,7 @@ def violations(records: Sequence[h.Record]) -> list[str]:
         counts_add_up,
         limits_hold,
         second_deliveries_have_a_reason,
+        what_is_recalled_does_not_begin,
         same_id_is_same_job,
         nothing_runs_twice_at_once,
         nothing_comes_from_nowhere,
@@ -47,8 +48,20 @@ def violations(records: Sequence[h.Record]) -> list[str]:
 
 
 def second_deliveries(records: Sequence[h.Record]) -> list[str]:
-    """Jobs that were delivered more than once; a run without faults must have none."""
-    return [job_id for job_id, pushes in _pushes(records).items() if len(pushes) > 1]
+    """Jobs that were delivered more than once; a run without faults must have none.
+
+    What was sent ahead and taken back before it began was no delivery.
+    """
+    recalls = [record for record in records if isinstance(record, h.Recalled)]
+    again: list[str] = []
+    for job_id, pushes in _pushes(records).items():
+        kept = [push for _, push in pushes if not any(_takes(recall, push) for recall in recalls)]
+        again += [job_id] if len(kept) > 1 else []
+    return again
+
+
+def _takes(recall: h.Recalled, push: h.Pushed) -> bool:
+    return recall.worker == push.worker and covers(recall, push.token)
 
 
 def _pushes(records: Sequence[h.Record]) -> dict[str, list[tuple[int, h.Pushed]]]:
@@ -194,11 +207,14 @@ class _Ends:
         self._gone: defaultdict[str, list[int]] = defaultdict(list)
         self._back: defaultdict[str, list[int]] = defaultdict(list)
         self._given_up: defaultdict[h.Key, list[int]] = defaultdict(list)
+        self._recalled: defaultdict[str, list[tuple[int, h.Recalled]]] = defaultdict(list)
         for place, record in enumerate(records):
             if isinstance(record, h.Died | h.Silent):
                 self._gone[record.worker].append(place)
             elif isinstance(record, h.Heard):
                 self._back[record.worker].append(place)
+            elif isinstance(record, h.Recalled):
+                self._recalled[record.worker].append((place, record))
             elif isinstance(record, h.Reached) and record.op != "ack":
                 self._given_up[record.token].append(place)
 
@@ -210,7 +226,26 @@ class _Ends:
         gone = _last_before(self._gone[push.worker], until)
         if gone >= place or gone > _last_before(self._back[push.worker], place):
             return True
+        if any(place < at < until and covers(each, push.token) for at, each in self._recalled[push.worker]):
+            return True
         return _last_before(self._given_up[push.token], until) >= place
+
+
+def covers(recalled: h.Recalled, token: h.Key) -> bool:
+    """Whether an attempt was taken back."""
+    return token <= recalled.through and (recalled.started is None or token > recalled.started)
+
+
+def what_is_recalled_does_not_begin(records: Sequence[h.Record]) -> Iterator[str]:
+    """Once the broker has read that an attempt is recalled, it does not begin."""
+    recalled: defaultdict[str, list[h.Recalled]] = defaultdict(list)
+    for record in records:
+        if isinstance(record, h.Recalled):
+            recalled[record.worker].append(record)
+        elif isinstance(record, h.Started) and any(
+            covers(each, record.token) for each in recalled[record.worker]
+        ):
+            yield f"job {record.job_id}: {record.token} began after it was recalled"
 
 
 def _last_before(places: Sequence[int], until: int) -> int:

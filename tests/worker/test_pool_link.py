@@ -46,6 +46,9 @@ class Owner:
     def kill_wanted(self, kill: work.Kill) -> None:
         self.kills.append(kill)
 
+    def recall_wanted(self, recall: work.Recall) -> work.Recalled | None:
+        return work.Recalled(recall.worker, recall.through) if recall.worker == "nonce-12" else None
+
 
 class Script:
     """One accepted connection, played by the test."""
@@ -183,6 +186,16 @@ async def test_refused_report_is_not_repeated_for_ever(short_directory: Path) ->
         await script.send(messages.ERROR, report[1], "bad_message", "no", {})
         await stage.link.wait_settled()
         assert "report_refused" in stage.said
+
+
+async def test_recall_is_answered_for_a_worker_that_is_there(short_directory: Path) -> None:
+    async with running(short_directory) as stage:
+        script = await stage.accept()
+        await script.welcome()
+        for nonce in ("nonce-99", "nonce-12"):
+            await script.send(work.OPS[work.Recall][0], 0, nonce, [1, 5])
+        op, _, *fields = await script.read()
+        assert (op, fields) == (work.OPS[work.Recalled][0], ["nonce-12", [1, 5], None])
 
 
 async def test_kill_reaches_the_supervisor(short_directory: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.worker import startpage
+from stoker.worker import process, startpage
 from stoker.worker.startpage import StartPage
 
 
@@ -150,6 +150,59 @@ def test_reader_starts_over_when_the_entry_changed_under_it(
 ) -> None:
     sides.worker.start(0, (4, 2))
     words = memoryview(bytearray(64)).cast("Q")
-    words[2], words[3] = 2, 5
-    monkeypatch.setattr(sides.supervisor, "_words", ReorderingWords(words, 3, [9, 0]))
+    words[4], words[5] = 2, 5
+    monkeypatch.setattr(sides.supervisor, "_words", ReorderingWords(words, 5, [9, 0]))
     assert sides.supervisor.token(0) == (4, 2)
+
+
+# --- jobs ahead ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def single() -> Iterator[Sides]:
+    """A page with one slot."""
+    sides = Sides(1)
+    yield sides
+    sides.close()
+
+
+def test_nothing_is_recalled_at_first(single: Sides) -> None:
+    assert not single.worker.is_recalled((0, 0))
+
+
+@pytest.mark.parametrize(
+    ("token", "is_recalled"), [((3, 7), True), ((3, 8), False), ((2, 99), True), ((4, 1), False)]
+)
+def test_everything_up_to_a_token_is_recalled(
+    single: Sides, token: tuple[int, int], *, is_recalled: bool
+) -> None:
+    single.supervisor.recall((3, 7))
+    assert single.worker.is_recalled(token) is is_recalled
+
+
+def test_what_is_over_and_unconfirmed_stands_before_what_runs_and_nothing_twice(single: Sides) -> None:
+    for place in range(startpage.OVER_MAX):
+        single.worker.keep_over(place, (1, place + 1))
+    single.worker.start(0, (1, 3))
+    expected = [(1, place + 1) for place in range(startpage.OVER_MAX)]
+    assert single.supervisor.unconfirmed() == expected
+    single.worker.start(0, (1, 99))
+    assert single.supervisor.unconfirmed() == [*expected, (1, 99)]
+    assert single.supervisor.tokens() == [(1, 99)]
+
+
+def test_what_is_confirmed_is_over_for_good(single: Sides) -> None:
+    single.worker.keep_over(0, (1, 1))
+    single.worker.keep_over(1, (1, 2))
+    single.worker.drop_over(0)
+    assert single.supervisor.unconfirmed() == [(1, 2)]
+
+
+def test_page_of_several_slots_keeps_nothing_but_what_runs(sides: Sides) -> None:
+    sides.worker.start(1, (1, 2))
+    assert sides.supervisor.unconfirmed() == [(1, 2)]
+
+
+def test_fence_is_there_on_this_kernel() -> None:
+    assert process.join_fence()
+    assert process.fence()

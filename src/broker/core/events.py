@@ -109,7 +109,8 @@ class TimePassed:
 class Stalled:
     """The broker itself was not running for `stalled_ms` (stopped, starved). Leases get it back.
 
-    The driver has read everything that waited in the sockets before it says this.
+    Said before anything else that comes after it, and no `TimePassed` follows before everything that waits in the
+    sockets has been read.
     """
 
     stalled_ms: int

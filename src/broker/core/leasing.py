@@ -19,12 +19,13 @@ from .following import Following
 from .job import Job
 from .lifecycle import Command
 from .memory import Memory
+from .prefetch import Prefetch
 from .queues import Queue
 from .retry import Counters, Verdict, decide
 from .rules import Policy
 from .turns import Turns
 from .waiting import Waiting
-from .workers import Lease, Registry, Worker
+from .workers import Key, Lease, Registry, Worker
 
 # Members by names of their own: in Python 3.11 looking one up in its class costs more than a call.
 _ACKED, _GRANTED = Command.ACKED, Command.GRANTED
@@ -44,9 +45,11 @@ class Leasing:
         registry: Registry,
         waiting: Waiting,
         following: Following,
+        prefetch: Prefetch,
         chance: Callable[[], float],
     ) -> None:
         self._memory = memory
+        self._prefetch = prefetch
         self._registry = registry
         self._waiting = waiting
         self._following = following
@@ -87,7 +90,44 @@ class Leasing:
                     break
                 if not self.expire_if_over(job):
                     self._grant(job, worker)
+            if worker.prefetch:
+                self._send_ahead(worker)
         self._registry.refresh(worker)
+
+    def _send_ahead(self, worker: Worker) -> None:
+        room = self._prefetch.room(worker)
+        sent = False
+        for _ in range(room):
+            found = self._next_ahead(worker)
+            if found is None:
+                break
+            job, queue = found
+            if not self.expire_if_over(job):
+                self._take_turn(queue)
+                self._grant(job, worker)
+                sent = True
+        if sent:
+            self._prefetch.sent(worker)
+
+    def _next_ahead(self, worker: Worker) -> tuple[Job, Queue] | None:
+        """What the worker would get next, if that is quick and there is enough of it for all."""
+        if worker.turns is not None:
+            return None
+        pool = self._registry.pool_of(worker)
+        for queue in self._memory.active.values():
+            if queue.has_suspects:
+                return None
+            job = None if queue.paused else queue.best(worker.kinds)
+            if job is not None:
+                may_go = self._prefetch.is_enough(queue) and self._prefetch.is_quick(pool, job.kind)
+                return (job, queue) if may_go else None
+        return None
+
+    def _take_turn(self, queue: Queue) -> None:
+        active = self._memory.active
+        if len(active) > 1:
+            del active[queue.name]
+            active[queue.name] = queue
 
     def fill_all(self) -> None:
         """Something that held jobs back is gone."""
@@ -103,10 +143,7 @@ class Leasing:
             if worker.clears:
                 return None
             if job is not None:
-                # This queue has had its turn.
-                if len(active) > 1:
-                    del active[queue.name]
-                    active[queue.name] = queue
+                self._take_turn(queue)
                 return job
         return None
 
@@ -162,17 +199,20 @@ class Leasing:
         job.supervisor = "" if pool is None else pool.identity
         job.leased_at_ms = memory.now.wall_ms
         policy = memory.policy(job)
-        self.add(job, worker, policy)
+        self.add(job, worker, policy, waits=len(worker.leases) >= worker.slots)
         memory.effects.append(
             fx.Push(worker.connection, _message(job, policy, self._following.policy_for(job)))
         )
         if job.suspect:
             self._stop_clearing()
 
-    def add(self, job: Job, worker: Worker, policy: Policy) -> Lease:
-        """A live lease for a leased job. Deadlines start now, also when it was recovered from disk."""
+    def add(self, job: Job, worker: Worker, policy: Policy, *, waits: bool = False) -> Lease:
+        """A live lease for a leased job. Deadlines start now, also when it was recovered from disk.
+
+        The time limit of one that `waits` starts when it no longer does.
+        """
         token = (job.token_epoch, job.token_counter)
-        lease = Lease(token, job.number, worker, policy.lease_ms)
+        lease = Lease(token, job.number, worker, policy.lease_ms, waits=waits)
         self.begin(lease, policy.time_limit_ms)
         self.leases[token] = lease
         worker.leases[token] = lease
@@ -190,6 +230,18 @@ class Leasing:
         lease.limit_ms = mono + time_limit_ms
         self.check_by(lease.deadline_ms)
         self.check_by(lease.limit_ms)
+        if not lease.waits:
+            lease.worker.first_since_ms, lease.worker.is_slow = mono, False
+
+    def _begin_next(self, worker: Worker) -> None:
+        """The job before it has ended, so the first of those that wait runs now."""
+        first = next(iter(worker.leases.values()), None)
+        if first is not None and first.waits:
+            first.waits = False
+            self.begin(first, self._memory.policy(self._memory.jobs[first.number]).time_limit_ms)
+            if first.kill is not None:
+                # Nobody has been told yet.
+                self.check_by(self._memory.now.mono_ms)
 
     def check_by(self, mono_ms: int) -> None:
         """Look at the leases at that instant at the latest."""
@@ -204,6 +256,8 @@ class Leasing:
         """The attempt finished its job."""
         job = self._remove(lease, "ack")
         self._memory.write_outcome(self._row(job, _OK, "", "", duration_ms, None, result, output))
+        if lease.worker.prefetch:
+            self._prefetch.attempt_ended(lease.worker, job.kind, duration_ms)
         job.releases, job.outcome, job.suspect = 0, _OK, False
         _clear_holder(job)
         self.finish(job, _ACKED, "", result)
@@ -225,6 +279,8 @@ class Leasing:
         """End an attempt that did not succeed, whatever ended it, and move its job on by the rules of `retry`."""
         memory = self._memory
         job = self._remove(lease, op)
+        if lease.worker.prefetch:
+            self._prefetch.attempt_ended(lease.worker, job.kind, None)
         if job.cancelling:
             outcome = Outcome.CANCELLED
         memory.write_outcome(self._row(job, outcome.value, reason, report, duration_ms, exited, None, output))
@@ -267,12 +323,20 @@ class Leasing:
             self.offer(job)
         self.fill(lease.worker)
 
+    def taken_back(self, worker: Worker, through: Key, started: Key | None) -> None:
+        """The supervisor's word: nothing up to `through` begins any more but what has begun by `started`."""
+        for lease in list(worker.leases.values()):
+            if lease.token <= through and (started is None or lease.token > started):
+                self.never_started(lease)
+
     def _remove(self, lease: Lease, op: str) -> Job:
         # Its worker is not idle yet, and will be only when what the end means is carried out: a job
         # that returns must not pass by more urgent ones that wait for this very worker.
         del self.leases[lease.token]
         del lease.worker.leases[lease.token]
         lease.worker.runs_alone = False
+        if lease.worker.prefetch:
+            self._begin_next(lease.worker)
         if op:
             lease.worker.remember_ended(lease.token, op)
         job = self._memory.jobs[lease.number]

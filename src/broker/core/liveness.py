@@ -28,7 +28,11 @@ from ...proto.model import Outcome
 from . import effects as fx
 from .leasing import Leasing
 from .memory import Memory
+from .prefetch import Prefetch
 from .workers import Lease, Peer, Pool, Registry, Worker
+
+BACK_MS = 2 * limits.SECOND_MS
+"""A worker that lives is back by then: it tries once a second at least."""
 
 DOOM_MS = limits.SUPERVISOR_DEATH_MS + limits.SECOND_MS
 """When a worker is still there so long after its supervisor died, nobody is left who would end it."""
@@ -40,10 +44,11 @@ REPORT_CALLERS_MAX = 8
 class Liveness:
     """Verdicts on workers and supervisors, and the deadlines of leases."""
 
-    def __init__(self, memory: Memory, registry: Registry, leasing: Leasing) -> None:
+    def __init__(self, memory: Memory, registry: Registry, leasing: Leasing, prefetch: Prefetch) -> None:
         self._memory = memory
         self._registry = registry
         self._leasing = leasing
+        self._prefetch = prefetch
 
     # --- connections come and go --------------------------------------------------------------------
 
@@ -179,7 +184,7 @@ class Liveness:
 
     def _apply_report(self, worker: Worker, report: work.Exited) -> None:
         worker.dead, worker.report = True, None
-        running = {(token[0], token[1]) for token in report.tokens}
+        running = {(token[0], token[1]) for token in report.tokens} & worker.leases.keys()
         if not report.swept:
             self._memory.log("tree_not_swept", worker=worker.identity, pid=worker.pid)
         for lease in list(worker.leases.values()):
@@ -195,6 +200,17 @@ class Liveness:
         for caller in worker.report_callers:
             self._memory.answer(*caller, messages.Done())
         self._forget(worker)
+
+    def recalled(self, peer: Peer, request: int, message: work.Recalled) -> None:
+        """A supervisor's answer to a recall."""
+        if peer.pool is None:
+            self._memory.refuse(peer.connection, request, "wrong_state", "recalled: say `pool` first")
+            return
+        worker = self._registry.by_nonce(peer.pool.ticket, message.worker)
+        if worker is not None and not worker.dead:
+            started = None if message.started is None else (message.started[0], message.started[1])
+            self._leasing.taken_back(worker, (message.through[0], message.through[1]), started)
+        self._memory.answer(peer.connection, request, messages.Done())
 
     # --- heartbeats ---------------------------------------------------------------------------------------
 
@@ -248,7 +264,9 @@ class Liveness:
         for lease in self._leasing.leases.values():
             lease.renew(mono + max(lease.lease_ms, rules.heartbeat_ms_max))
             lease.limit_ms += stalled_ms
-            lease.kill_ms += stalled_ms
+            if lease.kill_ms:
+                lease.kill_ms += stalled_ms
+        self._prefetch.excuse()
         for worker in self._registry.workers.values():
             if worker.back_by_ms:
                 worker.back_by_ms = max(worker.back_by_ms, mono + rules.reconnect_grace_ms)
@@ -267,11 +285,13 @@ class Liveness:
                 self._wait_for_kill(lease, message.grace_ms)
             elif lease.kill is None:
                 self._leasing.begin(lease, message.time_limit_ms)
+        self._prefetch.excuse()
 
     # --- deadlines ---------------------------------------------------------------------------------------
 
     def time_passed(self) -> None:
         """Verdicts that are due; only when one may be."""
+        self._prefetch.time_passed()
         leasing, mono = self._leasing, self._memory.now.mono_ms
         if leasing.check_ms is None or leasing.check_ms > mono:
             return
@@ -286,9 +306,12 @@ class Liveness:
     def _instants(self, mono: int) -> list[int]:
         instants: list[int] = []
         for lease in self._leasing.leases.values():
-            if lease.worker.dead:
+            if lease.worker.dead or lease.waits:
                 continue
-            instants += (lease.deadline_ms, lease.limit_ms) if lease.kill is None else (lease.kill_ms,)
+            if lease.kill is None:
+                instants += (lease.deadline_ms, self._limit_of(lease))
+            else:
+                instants.append(lease.kill_ms)
         for worker in self._registry.workers.values():
             ends = (worker.back_by_ms, worker.report_by_ms, worker.doomed_by_ms)
             instants += [at for at in ends if at > mono]
@@ -325,16 +348,27 @@ class Liveness:
         self._forget(worker)
 
     def _check_lease(self, lease: Lease, mono: int) -> None:
-        if lease.worker.dead:
-            # Its end is waited for by `report_by_ms`; there is nobody left to kill.
+        if lease.worker.dead or lease.waits:
+            # The end of the one is waited for by `report_by_ms`, and there is nobody left to kill; the other shares
+            # the fate of the one before it.
             return
         if lease.kill is not None:
-            if lease.kill_ms <= mono:
+            if not lease.kill_ms:
+                self.kill(lease, lease.kill)
+            elif lease.kill_ms <= mono:
                 self._kill_overdue(lease, mono)
         elif lease.deadline_ms <= mono:
             self._expire(lease)
-        elif lease.limit_ms <= mono:
+        elif self._limit_of(lease) <= mono:
             self.kill(lease, Outcome.TIMEOUT)
+
+    def _limit_of(self, lease: Lease) -> int:
+        """When it is over its time limit. Of a worker that is away nobody knows whether it has ended in time, until it
+        has had the time to come back and say so."""
+        worker = lease.worker
+        if worker.connection is not None or not worker.back_by_ms:
+            return lease.limit_ms
+        return max(lease.limit_ms, worker.back_by_ms - self._memory.rules.reconnect_grace_ms + BACK_MS)
 
     def _expire(self, lease: Lease) -> None:
         if lease.worker.is_supervised:
@@ -346,6 +380,9 @@ class Liveness:
         """Have the process of an attempt ended, by its supervisor or by the wish in its heartbeat."""
         if lease.kill is None:
             lease.kill = reason
+        if lease.waits:
+            self._prefetch.recall(lease.worker)
+            return
         grace_ms = 0 if reason is Outcome.LOST else self._memory.rules.kill_grace_ms
         self._wait_for_kill(lease, grace_ms)
         self._push_kill(lease, grace_ms)

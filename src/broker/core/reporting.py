@@ -177,6 +177,8 @@ class Reporting:
         lease = self._leasing.leases[job.token]
         worker, now = lease.worker, self._memory.now
         reasons = [f"attempt {job.attempt} belongs to worker {worker.name} (pid {worker.pid})"]
+        if lease.waits:
+            reasons.append("it was sent ahead, and begins when the job that the worker runs has ended")
         if lease.progress is not None:
             ago = span(now.mono_ms - lease.progress_ms)
             reasons.append(f"it said {ago} ago how far it is: {progress_text(*lease.progress[1:])}")

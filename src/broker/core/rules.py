@@ -46,6 +46,10 @@ class Rules:
     ids_kept_max: int = limits.IDS_KEPT_MAX
     jobs_max: int = limits.LIVE_JOBS_MAX_DEFAULT
     """Live jobs of all queues together."""
+    quick_runs: int = 16
+    """Attempts in a row that have to be quick before jobs of a kind are sent ahead (see `prefetch`)."""
+    ready_per_worker: int = 1
+    """Jobs of a queue that have to be left for each worker there is, when some are sent ahead."""
 
     def queue(self, name: str) -> QueueRules:
         """The rules of a queue; unknown names have the default ones."""

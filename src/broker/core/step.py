@@ -29,6 +29,7 @@ from .leasing import Leasing
 from .liveness import Liveness
 from .memory import Memory
 from .operating import Operating, kept_until
+from .prefetch import Prefetch
 from .reporting import Reporting
 from .rules import Rules
 from .waiting import Waiting
@@ -73,8 +74,9 @@ class Core:
         self._registry = registry = Registry()
         self._waiting = waiting = Waiting(memory)
         self._following = following = Following(memory)
-        self._leasing = leasing = Leasing(memory, registry, waiting, following, chance)
-        self._liveness = liveness = Liveness(memory, registry, leasing)
+        self._prefetch = prefetch = Prefetch(memory, registry)
+        self._leasing = leasing = Leasing(memory, registry, waiting, following, prefetch, chance)
+        self._liveness = liveness = Liveness(memory, registry, leasing, prefetch)
         self._enqueueing = enqueueing = Enqueueing(memory, leasing, waiting)
         self._working = working = Working(memory, registry, leasing, liveness, enqueueing, following)
         self._operating = operating = Operating(memory, leasing, liveness, waiting)
@@ -101,6 +103,7 @@ class Core:
             work.Heartbeat: self._heartbeat,
             work.Pool: working.pool,
             work.Exited: self._exited,
+            work.Recalled: self._recalled,
         }
         self._events: dict[type[Any], Callable[[Any], None]] = {
             ev.Received: self._received,
@@ -140,6 +143,7 @@ class Core:
             (memory.expiry.next_instant(), now.boot_ms),
             (memory.due_by_wall.next_instant(), now.wall_ms),
             (self._leasing.check_ms, now.mono_ms),
+            (self._prefetch.check_ms, now.mono_ms),
             (self._waiting.check_ms, now.mono_ms),
             (self._following.check_ms, now.mono_ms),
         ):
@@ -281,6 +285,9 @@ class Core:
 
     def _exited(self, event: ev.Received, message: work.Exited) -> None:
         self._liveness.exited(self._registry.peers[event.connection], event.request, message)
+
+    def _recalled(self, event: ev.Received, message: work.Recalled) -> None:
+        self._liveness.recalled(self._registry.peers[event.connection], event.request, message)
 
     # --- other events -----------------------------------------------------------------------------------
 

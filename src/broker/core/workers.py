@@ -47,10 +47,12 @@ class Lease:
     """Lost if no heartbeat came by then."""
     limit_ms: int = 0
     """Over its time limit then."""
+    waits: bool = False
+    """Sent ahead: it begins when the one before it ends (see `prefetch`)."""
     kill: Outcome | None = None
     """Its process shall end, for this reason; the supervisor (or a raw worker's heartbeat) was told."""
     kill_ms: int = 0
-    """When the one who was told has been silent too long."""
+    """When the one who was told has been silent too long; 0 while nobody was."""
     progress: work.Progress | None = None
     """What the handler said last of how far it is. Nobody else keeps it."""
     progress_ms: int = 0
@@ -72,6 +74,8 @@ class Worker:
     ticket: bytes
     kinds: frozenset[str] = frozenset()
     slots: int = 1
+    prefetch: int = 0
+    """How many jobs it takes ahead, if it is one that may."""
     turns: Turns | None = None
     """The queues it takes jobs from; None: all."""
     is_text: bool = False
@@ -95,6 +99,12 @@ class Worker:
     """What it runs is a suspect, and nothing else runs beside it."""
     clears: bool = False
     """It takes nothing new until it runs nothing: a suspect waits for a place of its own."""
+    first_since_ms: int = 0
+    """When the first of its leases began. Monotonic. Of one with `prefetch` only, as the two below."""
+    is_slow: bool = False
+    """That one takes too long for others to wait behind it."""
+    recalled_ms: int = 0
+    """When those others were last asked back. Monotonic."""
     idle_since: int = 0
     """Its turn among the idle: whoever has the lowest has waited longest. 0 while it is not idle."""
 
@@ -114,8 +124,15 @@ class Worker:
         return bool(self.ticket)
 
     @property
+    def may_take(self) -> bool:
+        """Whether it may be handed anything."""
+        return not (
+            self.connection is None or self.dead or self.doomed_by_ms or self.runs_alone or self.clears
+        )
+
+    @property
     def free_slots(self) -> int:
-        """How many more jobs it may be handed now."""
+        """How many more jobs it may run now."""
         if self.connection is None or self.dead or self.doomed_by_ms or self.runs_alone or self.clears:
             return 0
         return self.slots - len(self.leases)
@@ -141,6 +158,8 @@ class Pool:
     heartbeat_ms: int = 0
     code: str = ""
     """Which code serves, by its own account."""
+    quick_runs: dict[str, int] = attrs.Factory(dict[str, int])
+    """Kind to how many of its attempts in a row were quick (see `prefetch`)."""
     reload: Mapping[str, Any] | None = None
     """Its last reload, for `status`."""
     dead: bool = False
@@ -230,11 +249,18 @@ class Registry:
         self._out_of_indexes(worker)
 
     def renew(
-        self, worker: Worker, ticket: bytes, kinds: frozenset[str], turns: Turns | None, slots: int
+        self,
+        worker: Worker,
+        ticket: bytes,
+        kinds: frozenset[str],
+        turns: Turns | None,
+        slots: int,
+        prefetch: int,
     ) -> None:
         """What the indexes go by changed: the worker said hello anew."""
         self._out_of_indexes(worker)
         worker.ticket, worker.kinds, worker.turns, worker.slots = ticket, kinds, turns, slots
+        worker.prefetch = prefetch if ticket and slots == 1 else 0
         self.add_worker(worker)
 
     def _out_of_indexes(self, worker: Worker) -> None:

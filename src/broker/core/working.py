@@ -119,6 +119,12 @@ class Working:
             self._leasing.end(lease, Outcome.RELEASED, op="release", reason=reason)
         else:
             lease.renew(self._memory.now.mono_ms + lease.lease_ms)
+            if phase == "finished":
+                # Its end is on its way, and may have come about in time.
+                lease.limit_ms = max(
+                    lease.limit_ms, self._memory.now.mono_ms + self._memory.rules.reconnect_grace_ms
+                )
+            self._leasing.check_by(lease.limit_ms)
 
     def _worker_of(self, peer: Peer, message: messages.Hello) -> Worker:
         """The known worker of this identity, or a new one; not connected yet."""
@@ -133,7 +139,7 @@ class Working:
         if message.identity:
             worker.pid, worker.nonce = int(message.identity[2]), str(message.identity[4])
         kinds, turns = frozenset(message.kinds), turns_of(message.queues)
-        self._registry.renew(worker, bytes(message.ticket), kinds, turns, message.slots)
+        self._registry.renew(worker, bytes(message.ticket), kinds, turns, message.slots, message.prefetch)
         pool = self._registry.pool_of(worker)
         if pool is not None and pool.dead:
             self._liveness.doom(worker)

@@ -6,7 +6,7 @@ import pytest
 from support.core_builders import TICKET, House, WorkerPeer
 
 from stoker.broker.core import events as ev
-from stoker.broker.core.liveness import DOOM_MS, REPORT_CALLERS_MAX
+from stoker.broker.core.liveness import BACK_MS, DOOM_MS, REPORT_CALLERS_MAX
 from stoker.broker.core.rules import Rules
 from stoker.proto import limits
 from stoker.proto import messages as m
@@ -750,9 +750,10 @@ def test_job_that_leaves_late_and_is_to_be_ended_is_not_begun_anew() -> None:
     worker = house.worker()
     house.enqueue("a")
     house.cancel("a")
+    house.pass_time(GRACE_MS - 1)
     held_up(house, 1)
     assert house.ok(worker.connection, w.Heartbeat([[1, 1]])).cancel == [[1, 1]]
-    house.pass_time(GRACE_MS)
+    house.event(ev.TimePassed())
     assert house.state("a") == "cancelled"
 
 
@@ -761,6 +762,59 @@ def test_job_that_is_over_when_it_leaves_is_nothing_to_begin() -> None:
     house.ack(worker, "a")
     held_up(house, 100)
     assert (house.state("a"), house.core.statistics()["leases"]) == ("done", 0)
+
+
+# --- time limits of those who are away ----------------------------------------------------------------------------
+
+
+def away(house: House, how: str, worker: WorkerPeer) -> None:
+    """The worker's connection ends, or the broker."""
+    if how == "restart":
+        house.restart()
+        house.client = house.connect()
+    else:
+        house.hang_up(worker.connection)
+
+
+@pytest.mark.parametrize("how", ["restart", "cut"])
+def test_attempt_that_ended_in_time_while_its_worker_was_away_has_succeeded(how: str) -> None:
+    house = House()
+    worker = house.worker()
+    house.enqueue("a", time_limit_ms=400)
+    away(house, how, worker)
+    house.pass_time(BACK_MS - 1)
+    again = house.worker(held=[[*house.token("a"), "finished"]])
+    house.event(ev.TimePassed())
+    house.ack(again, "a")
+    assert house.outcomes("a") == ["ok"]
+
+
+@pytest.mark.parametrize("how", ["restart", "cut"])
+def test_attempt_that_still_runs_over_its_limit_when_its_worker_is_back_is_ended_then(how: str) -> None:
+    house = House()
+    worker = house.worker()
+    house.enqueue("a", time_limit_ms=400)
+    away(house, how, worker)
+    house.pass_time(BACK_MS - 1)
+    again = house.worker(held=[[*house.token("a"), "running"]])
+    house.event(ev.TimePassed())
+    assert house.ok(again.connection, w.Heartbeat([house.token("a")])).cancel == [house.token("a")]
+
+
+@pytest.mark.parametrize("how", ["restart", "cut"])
+def test_attempt_whose_worker_does_not_come_back_is_ended_by_its_limit_all_the_same(how: str) -> None:
+    house = House()
+    supervisor = house.supervisor(workers=["nonce-w1"])
+    worker = house.worker(ticket=TICKET)
+    house.enqueue("a", time_limit_ms=400)
+    away(house, how, worker)
+    if how == "restart":
+        supervisor = house.supervisor(workers=["nonce-w1"])
+    house.pushed(w.Kill)
+    house.pass_time(BACK_MS - 1)
+    assert kills(house) == []
+    house.pass_time(1)
+    assert kills(house) == [(supervisor, "timeout", GRACE_MS)]
 
 
 # --- restarts of the broker --------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from stoker.broker.core.events import Now
 from stoker.broker.core.following import Following
 from stoker.broker.core.leasing import Leasing
 from stoker.broker.core.memory import Memory
+from stoker.broker.core.prefetch import Prefetch
 from stoker.broker.core.reporting import Reporting
 from stoker.broker.core.rules import Rules
 from stoker.broker.core.waiting import Waiting
@@ -101,7 +102,8 @@ class Fullest:
 
     def status(self) -> dict[str, Any]:
         waiting = Waiting(self.memory)
-        leasing = Leasing(self.memory, self.registry, waiting, Following(self.memory), float)
+        prefetch = Prefetch(self.memory, self.registry)
+        leasing = Leasing(self.memory, self.registry, waiting, Following(self.memory), prefetch, float)
         return Reporting(self.memory, self.registry, leasing, waiting).status()
 
 

@@ -44,7 +44,7 @@ def test_worker_leaves_the_idle_when_it_is_forgotten() -> None:
 def test_worker_that_changes_its_kinds_is_idle_for_the_new_ones_only() -> None:
     worker = a_worker("nonce-w1")
     registry = a_registry(worker)
-    registry.renew(worker, TICKET, frozenset({"resize"}), None, 1)
+    registry.renew(worker, TICKET, frozenset({"resize"}), None, 1, 0)
     assert (registry.idle_for("send", "mail"), registry.idle_for("resize", "mail")) == (None, worker)
 
 

@@ -37,7 +37,7 @@ LARGEST: dict[Role, tuple[int, int]] = {
 _ALSO_LEGAL: dict[Role, set[str]] = {
     Role.ADMIN: {"status", "drain", "snapshot", "follow"},
     Role.WORK: {"progress", "output", "help"},
-    Role.SUPERVISE: {"help", "pool"},
+    Role.SUPERVISE: {"help", "pool", "recalled"},
 }
 """Legal as well, though not among what is said here."""
 

@@ -183,6 +183,13 @@ class Life:
             worker = self._connections[event.connection].wire.peer.process.name
             token, op = message.token, type(message).__name__.lower()
             history.add(h.Reached(now_ms, worker, (token[0], token[1]), op))
+        elif isinstance(message, work.Recalled):
+            through, started = message.through, message.started
+            key = None if started is None else (started[0], started[1])
+            supervisor: Any = self._connections[event.connection].wire.peer
+            for worker in supervisor.workers:
+                if worker.nonce == message.worker:
+                    history.add(h.Recalled(now_ms, worker.name, (through[0], through[1]), key))
         elif isinstance(message, Drop):
             for id, found in event.found.items():
                 if found.job is not None and found.job.state in FINAL_STATES:
@@ -338,10 +345,10 @@ class Life:
     def _go_on(self, stalled_ms: int) -> None:
         self._stalled = False
         held, self._held = self._held, []
-        for connection in list(self._connections.values()):
-            self.read(connection.wire)
         if not self._times.is_full:
             self.step(ev.Stalled(stalled_ms))
+        for connection in list(self._connections.values()):
+            self.read(connection.wire)
         for action in held:
             self._when_running(action)
 

@@ -70,9 +70,9 @@ class SimSupervisor:
             worker.tree_gone()
 
     def _swept(self, worker: SimWorker) -> None:
+        tokens = worker.begun()
         self.workers.remove(worker)
         worker.tree_gone()
-        tokens = [] if worker.page is None else [list(worker.page)]
         kill = self._kills.pop(worker.nonce, None)
         kill_token = None if kill is None else list(kill)
         report = work.Exited(worker.nonce, tokens, None, 9, kill_token)
@@ -140,12 +140,24 @@ class SimSupervisor:
     # --- kills ----------------------------------------------------------------------------------------------
 
     def pushed(self, message: Message) -> None:
+        if isinstance(message, work.Recall):
+            self.process.after(self._host.heap.between(0, 30), lambda: self._recall(message))
+            return
         assert isinstance(message, work.Kill)
         kill: work.Kill = message
         token = (kill.token[0], kill.token[1])
         for worker in self.workers:
             if worker.nonce == kill.worker and worker.process.alive:
                 self._begin_kill(worker, token, kill)
+
+    def _recall(self, recall: work.Recall) -> None:
+        for worker in self.workers:
+            if worker.nonce == recall.worker and worker.process.alive:
+                started = worker.recall((recall.through[0], recall.through[1]))
+                answer = work.Recalled(
+                    recall.worker, recall.through, None if started is None else list(started)
+                )
+                self._send(answer)
 
     def _begin_kill(self, worker: SimWorker, token: Key, kill: work.Kill) -> None:
         """Ask the handler first; half of them do not listen and are killed after the grace."""

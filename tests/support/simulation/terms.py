@@ -62,6 +62,8 @@ def rules(stretch: int) -> Rules:
         reconnect_grace_ms=3000 * stretch,
         supervisor_grace_ms=4000 * stretch,
         kill_grace_ms=500 * stretch,
+        quick_runs=0,
+        ready_per_worker=0,
     )
 
 

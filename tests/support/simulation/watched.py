@@ -70,7 +70,12 @@ class WatchedCore(Core):
         held = list(chain.from_iterable(worker.leases for worker in self._registry.workers.values()))
         assert sorted(held) == sorted(leases), "a lease has no worker, or two"
         for worker in self._registry.workers.values():
-            assert worker.connection is None or len(worker.leases) <= max(worker.slots, 1), worker.name
+            assert (
+                worker.connection is None or len(worker.leases) <= max(worker.slots, 1) + worker.prefetch
+            ), worker.name
+            waiting = [lease.waits for lease in worker.leases.values()]
+            assert waiting == sorted(waiting), "something runs that stands behind what waits"
+            assert not waiting[:1] or not waiting[0], "nothing runs before what waits"
 
     def _check_nobody_idles(self) -> None:
         """No worker waits while there is a job that it could run."""

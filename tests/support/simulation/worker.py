@@ -2,11 +2,13 @@
 
 It keeps a report until that is confirmed, beats for what it holds, comes back after every cut and
 says what it has. What its handlers do is drawn for each attempt; once the faults have stopped, all
-succeed. Its start page holds the token of what runs, from the start of the handler until the report
-of it is confirmed.
+succeed. One with a single slot runs one after the other. Its start page holds the tokens of what runs and ran,
+from the start of the handler until the report of it is confirmed.
 """
 
+from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from stoker.broker.core.workers import identity_text
@@ -38,6 +40,7 @@ class Attempt:
         self.job = job
         self.phase = "unstarted"
         self.report: Message | None = None
+        self.has_begun = False
 
     @property
     def token(self) -> Key:
@@ -66,6 +69,11 @@ class SimWorker:
         self.kinds, self.slots, self.ticket, self.is_text = list(kinds), slots, ticket, is_text
         self.held: dict[Key, Attempt] = {}
         self.page: Key | None = None
+        """What began last, until that is confirmed."""
+        self._waiting: deque[Attempt] = deque()
+        self._runs: Attempt | None = None
+        """Of one with a single slot: what runs, or is about to."""
+        self._recalled: Key = (0, 0)
         self._wire: Line | None = None
         self._heartbeat_ms = 0
         broker.knows(identity_text(self.identity), self.process)
@@ -101,6 +109,7 @@ class SimWorker:
             self.kinds,
             self.slots,
             held,
+            prefetch=limits.PREFETCH_MAX if self.ticket else 0,
         )
         wire.send(hello)
         for attempt in list(self.held.values()):
@@ -129,7 +138,31 @@ class SimWorker:
         assert isinstance(message, work.Job)
         attempt = Attempt(message)
         self.held[attempt.token] = attempt
-        self._after(0, 30, lambda: self._start(attempt))
+        if self.slots == 1:
+            self._waiting.append(attempt)
+            self._begin_next()
+        else:
+            self._after(0, 30, lambda: self._start(attempt))
+
+    def _begin_next(self) -> None:
+        runs = self._runs
+        if runs is not None and self.held.get(runs.token) is runs and runs.report is None:
+            return
+        self._runs = None
+        while self._waiting and self._runs is None:
+            first = self._waiting.popleft()
+            if self.held.get(first.token) is first:
+                self._runs = first
+                self._after(0, 30, partial(self._start, first))
+
+    def recall(self, through: Key) -> Key | None:
+        """Nothing up to this token begins any more; what began last, if it is not confirmed."""
+        self._recalled = max(self._recalled, through)
+        return self.page
+
+    def begun(self) -> list[list[int]]:
+        """What the start page holds."""
+        return [list(attempt.token) for attempt in self.held.values() if attempt.has_begun]
 
     def replied(self, asked: Message, answer: Message) -> None:
         if isinstance(answer, messages.Welcome):
@@ -169,10 +202,11 @@ class SimWorker:
     def _start(self, attempt: Attempt) -> None:
         if self.held.get(attempt.token) is not attempt:
             return
-        if not self._host.calm and self._host.heap.happens(0.03):
+        is_odd = not self._host.calm and self._host.heap.happens(0.03)
+        if is_odd or attempt.token <= self._recalled:
             self._report(attempt, work.Release(attempt.job.token, "not_started"))
             return
-        attempt.phase, self.page = "running", attempt.token
+        attempt.phase, self.page, attempt.has_begun = "running", attempt.token, True
         job, now_ms = attempt.job, self._host.now_ms
         self._host.history.add(h.Started(now_ms, job.id, attempt.token, self.name, bool(self.ticket)))
         fate = self._fate(job)
@@ -207,6 +241,7 @@ class SimWorker:
             self._host.history.add(h.Stopped(self._host.now_ms, attempt.token))
         attempt.phase, attempt.report = "finished", message
         self._send(message)
+        self._begin_next()
 
     def strike(self, token: Key, reason: str) -> None:
         """The private signal: the handler is told to end, if it is the one that runs."""
@@ -237,6 +272,7 @@ class SimWorker:
         self.held.pop(token, None)
         if self.page == token:
             self.page = None
+        self._begin_next()
 
     # --- faults -------------------------------------------------------------------------------------------
 
