@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from support import sources
+from support.listening import listens
 from support.waiting import wait_until
 
 EXAMPLES = sources.ROOT / "examples"
@@ -81,7 +82,7 @@ def running(*words: str, environ: dict[str, str]) -> Generator[None]:
     command = [sys.executable, "-m", "stoker.cli.main", *words]
     process = subprocess.Popen(command, cwd=EXAMPLES, env=environ, start_new_session=True)
     try:
-        wait_until(Path(environ["STOKER_SOCKET"]).exists, "the broker's socket")
+        wait_until(lambda: listens(environ["STOKER_SOCKET"]), "the broker listens")
         yield
     finally:
         process.terminate()

@@ -41,8 +41,9 @@ def test_same_uid_and_root_may_do_everything(uid: int) -> None:
     assert roles(Credentials(7, uid, uid), OWN) == EVERYTHING
 
 
-def test_other_uid_may_do_nothing() -> None:
-    assert roles(Credentials(7, STRANGER, OWN), OWN) == NOTHING
+@pytest.mark.parametrize("gid", [OWN, 0])
+def test_other_uid_may_do_nothing_whatever_its_group(gid: int) -> None:
+    assert roles(Credentials(7, STRANGER, gid), OWN) == NOTHING
 
 
 @pytest.mark.parametrize(

@@ -569,6 +569,31 @@ async def test_attempt_does_not_age_while_its_push_is_held_back(
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize("joins_after_ms", [0, limits.MINUTE_MS])
+async def test_time_limit_counts_from_when_a_full_disk_let_the_job_go(
+    socket_path: str, joins_after_ms: int
+) -> None:
+    journal = FullJournal()
+    async with serving(socket_path, journal=journal) as shell:
+        client = await shell.connect()
+        await client.ask(enqueue("a", time_limit_ms=1000))
+        journal.is_full = True
+        await client.say(enqueue("b", fresh=True))
+        await wait_for(shell, "storage_full")
+        shell.clock.ahead_ms += joins_after_ms
+        worker = await shell.connect()
+        await worker.say(Hello(1, "work", "w", [], b"", ["send"], 1))
+        await wait_at_rest(0.02)
+        shell.clock.ahead_ms += limits.MINUTE_MS
+        await (await shell.connect()).ask(Status())
+        journal.is_full = False
+        await worker.receive()
+        token = (await worker.receive())[2]
+        assert await wishes_within(shell, worker, token, 900) == []
+        assert await wishes_within(shell, worker, token, 270) == [token]
+
+
+@pytest.mark.trio
 async def test_core_is_told_once_how_long_a_batch_was_held(socket_path: str) -> None:
     journal = FullJournal()
     async with serving(socket_path, journal=journal) as shell:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.listening import listens
 from support.shell import LogLines
 from support.waiting import wait_until
 
@@ -253,7 +254,7 @@ def open_unclosable(_directory: str, _settings: BrokerSettings, _is_suspect: boo
 
 def test_storage_error_of_the_last_moment_is_no_clean_end(places: Places) -> None:
     def stop() -> None:
-        wait_until(lambda: os.path.exists(places.socket), "the socket")
+        wait_until(lambda: listens(places.socket), "the broker listens")
         assert places.enqueue("a")["ok"]
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -274,7 +275,7 @@ def test_storage_error_ends_the_broker_with_its_own_code_and_is_written_down(pla
     answers: list[object] = []
 
     def client() -> None:
-        wait_until(lambda: os.path.exists(places.socket), "the socket")
+        wait_until(lambda: listens(places.socket), "the broker listens")
         answers.append(places.enqueue("a")["ok"])
         # No answer at all: an end of file is no line of JSON.
         with pytest.raises(json.JSONDecodeError):

@@ -9,14 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.listening import listens
 
 from stoker.broker.refusals import DirectoryUnsafeError, OwnedError, StartRefusedError
 from stoker.broker.socket import ListeningSocket, SocketUnusableError
-
-
-def connects(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:
-        return client.connect_ex(path) == 0
 
 
 @pytest.fixture
@@ -27,7 +23,7 @@ def listening(socket_path: str) -> Iterator[ListeningSocket]:
 
 
 def test_socket_accepts_connections(listening: ListeningSocket) -> None:
-    assert connects(listening.path)
+    assert listens(listening.path)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o777])
@@ -165,7 +161,7 @@ def test_path_of_107_bytes_works(short_directory: Path) -> None:
     path = str(short_directory / ("x" * (106 - len(str(short_directory)))))
     assert len(path) == 107
     place = ListeningSocket(path)
-    assert connects(path)
+    assert listens(path)
     place.close()
 
 
@@ -178,14 +174,14 @@ def test_path_of_108_bytes_is_refused_by_name(short_directory: Path) -> None:
 def test_second_broker_at_the_path_is_refused(listening: ListeningSocket) -> None:
     with pytest.raises(OwnedError, match=listening.path):
         ListeningSocket(listening.path)
-    assert connects(listening.path)
+    assert listens(listening.path)
 
 
 def test_stale_socket_is_replaced(socket_path: str) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(socket_path)
     place = ListeningSocket(socket_path)
-    assert connects(socket_path)
+    assert listens(socket_path)
     place.close()
 
 
@@ -235,7 +231,7 @@ def test_removed_socket_is_noticed_and_made_again(listening: ListeningSocket) ->
     assert not listening.is_in_place()
     listening.rebind().close()
     assert listening.is_in_place()
-    assert connects(listening.path)
+    assert listens(listening.path)
 
 
 def test_replaced_socket_is_noticed(listening: ListeningSocket) -> None:
@@ -263,3 +259,19 @@ def test_close_removes_its_own_socket_and_no_other(socket_path: str) -> None:
     os.unlink(socket_path)
     ListeningSocket(socket_path).close()
     assert not os.path.lexists(socket_path)
+
+
+def test_socket_is_not_made_again_where_others_may_write_by_now(listening: ListeningSocket) -> None:
+    os.unlink(listening.path)
+    os.chmod(os.path.dirname(listening.path), 0o777)
+    with pytest.raises(DirectoryUnsafeError):
+        listening.rebind()
+    assert not os.path.lexists(listening.path)
+    assert listening.listener.fileno() >= 0
+
+
+def test_lock_that_is_a_link_is_not_followed(socket_path: str, tmp_path: Path) -> None:
+    Path(f"{socket_path}.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SocketUnusableError, match="lock"):
+        ListeningSocket(socket_path)
+    assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.listening import listens
 from support.stack import APPS, Stack
 from support.waiting import wait_until
 
@@ -66,7 +67,7 @@ def test_least_is_enough_for_everything_and_a_reload(short_directory: Path) -> N
                 limited(LEAST["up"], *COMMANDS["up"], *paths), stdout=log, stderr=log, cwd=APPS
             )
         try:
-            wait_until(lambda: (short_directory / "broker.sock").exists(), "the broker listens")
+            wait_until(lambda: listens(stack.socket), "the broker listens")
             wait_until(stack.idle_count, "an idle worker")
             command = [sys.executable, "-m", "stoker.cli.main", "reload", "--socket", stack.socket]
             assert subprocess.run(command, check=False).returncode == Exit.OK

@@ -22,7 +22,7 @@ from support.journals import (
 from stoker.broker.core.effects import Changes
 from stoker.broker.core.events import Found
 from stoker.broker.core.job import image
-from stoker.broker.journal import JournalBrokenError, exhaust
+from stoker.broker.journal import JournalBrokenError, ended, exhaust
 from stoker.proto import limits
 from stoker.proto.model import State
 
@@ -482,3 +482,13 @@ def test_closed_journal_refuses_work_but_not_a_second_close(bench: Bench) -> Non
     with pytest.raises(JournalBrokenError):
         bench.journal.commit(Changes(sequence=1))
     bench.journal.close()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "op"),
+    [("ok", "ack"), ("crash", ""), ("lost", "")]
+    + [(outcome, "release") for outcome in ("released", "shutdown")]
+    + [(outcome, "nack") for outcome in ("error", "permanent", "timeout", "cancelled", "memory")],
+)
+def test_op_that_ended_an_attempt_follows_from_its_outcome(outcome: str, op: str) -> None:
+    assert ended("boot/1/2/3/nonce", (1, 2), outcome) == ("boot/1/2/3/nonce", (1, 2), op)

@@ -9,6 +9,7 @@ from support.other_user import ROOT_ONLY, python_as
 from support.other_user import UID as OTHER
 
 from stoker.broker.sqlite import SqliteJournal
+from stoker.broker.sqlite.checkup import Checkup, check_up
 from stoker.doctor.finding import Level
 from stoker.doctor.journal import check_journal, holder_of, leave_journal
 
@@ -104,3 +105,16 @@ def test_journal_of_a_broker_that_runs_is_left_to_it(path: str) -> None:
     assert finding.level is Level.NOTE
     assert "pid 42" in finding.what and "stoker snapshot" in finding.advice
     assert "a broker has it open" in leave_journal(path, 0).what
+
+
+def test_journal_that_changes_while_it_is_looked_at_is_not_judged(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def beside_a_broker(journal: str, uid: int) -> Checkup:
+        found = check_up(journal, uid)
+        os.utime(journal, ns=(0, 0))
+        return found
+
+    monkeypatch.setattr("stoker.doctor.journal.check_up", beside_a_broker)
+    (finding,) = check_journal(path, UID)
+    assert (finding.level, "was changed while it was looked at" in finding.what) == (Level.NOTE, True)

@@ -3,9 +3,11 @@
 import hashlib
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,18 @@ def of_another_program(path: Path) -> None:
 def of_a_later_release(path: Path) -> None:
     make(path)
     pragma(path, f"user_version = {SCHEMA_VERSION + 1}")
+
+
+def of_a_later_release_by_its_log(path: Path) -> None:
+    make(path)
+    sql(path, "PRAGMA journal_mode = WAL")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        # Its close would fold the log in.
+        files = [(each, each.read_bytes()) for each in path.parent.glob(f"{path.name}*")]
+    for each, content in files:
+        if not each.name.endswith("-shm"):
+            each.write_bytes(content)
 
 
 def without_version(path: Path) -> None:
@@ -289,3 +303,9 @@ def test_msgpack_with_the_unpacker_fault_is_refused() -> None:
 
 def test_libraries_of_this_environment_pass() -> None:
     check_libraries()
+
+
+def test_later_release_that_only_the_log_tells_of_is_refused(path: Path) -> None:
+    of_a_later_release_by_its_log(path)
+    with pytest.raises(JournalNewerError):
+        start(path)

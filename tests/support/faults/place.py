@@ -1,11 +1,11 @@
 """A directory with a broker of its own, and what is in its journal when nobody has it open."""
 
 import shutil
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from support.listening import listens
 from support.paths import TESTS, python_path
 from support.waiting import wait_until
 
@@ -56,8 +56,7 @@ class Place:
 
     def is_up(self) -> bool:
         """Whether somebody listens: a socket whose broker was killed is still there."""
-        with socket.socket(socket.AF_UNIX) as trial:
-            return trial.connect_ex(self.socket) == 0
+        return listens(self.socket)
 
     @property
     def has_journal(self) -> bool:
