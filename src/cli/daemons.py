@@ -81,6 +81,7 @@ def pool(app: str, parent: int | None, reload: bool, **flags: Any) -> int:
         async_slots=settings.async_slots,
         name=name,
         queues=settings.queues,
+        prefetch=settings.prefetch,
         drain_ms=settings.drain_ms,
         memory_max=settings.memory_limit_bytes or 0,
         output=OutputRules(settings.job_output == "attributed", settings.capture_bytes, settings.log_format),

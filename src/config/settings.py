@@ -67,6 +67,7 @@ class PoolSettings:
     async_slots: int = _default(POOL, "async_slots")
     name: str | None = None
     queues: tuple[tuple[str, int], ...] = ()
+    prefetch: int = _default(POOL, "prefetch")
     commands: tuple[str, ...] | None = None
     """Programs that jobs may run, all if it is empty; None: jobs are no programs."""
     drain_ms: int = _default(POOL, "drain_ms")

@@ -286,6 +286,15 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         POOL,
+        "prefetch",
+        Number(0, limits.PREFETCH_MAX),
+        0,
+        "Quick jobs of plain functions that a busy worker gets ahead of the one that it runs: more of them a second, "
+        "and as many more run twice if worker and broker are killed together.",
+        "prefetch",
+    ),
+    Setting(
+        POOL,
         "memory_limit",
         Size(limits.MEMORY_LIMIT_BYTES_MIN, limits.INTEGER_MAX),
         None,

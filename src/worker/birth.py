@@ -129,6 +129,7 @@ def _worker(
             scratch=directory,
             output=output,
             beside_threads=beside_threads,
+            prefetch=start.prefetch,
         )
     else:
         # Imported by the zygote already, if the app has any use for it.

@@ -58,6 +58,8 @@ class Start(NamedTuple):
     """The state directory, in which files of what they say are kept; empty if it is not known."""
     low_water_bytes: int = 0
     """They are not written when less than this is free there."""
+    prefetch: int = 0
+    """Jobs that a worker of plain functions takes ahead of the one that it runs."""
 
 
 class Fork(NamedTuple):

@@ -22,6 +22,7 @@ def main(
     async_workers: int = limits.ASYNC_WORKERS_DEFAULT,
     async_slots: int = limits.ASYNC_SLOTS_DEFAULT,
     queues: Sequence[tuple[str, int]] = (),
+    prefetch: int = 0,
     drain_ms: int = DRAIN_MS,
     memory_max: int = 0,
     output: OutputRules = OUTPUT_DEFAULT,
@@ -35,13 +36,13 @@ def main(
 
     Beside them `async_workers` for each loop of which the app has coroutine handlers, each for
     `async_slots` jobs at once. `socket` is where the broker listens, `name` what the pool is called in
-    `status`, `queues` the names and weights of those it takes jobs from (none: all), `drain_ms` how long
-    jobs may go on after TERM, `memory_max` what a job of a kind without a limit may take in bytes, 0 for
-    all there is, `output` what becomes of what they print, `recycling` when workers are replaced, `watch`
-    whether the code is loaded anew when its files change, `commands` which programs jobs may run (none: all;
-    None: jobs are no programs), `data` the state directory of the broker, where files of what these say are
-    kept as long as `low_water_bytes` are free (empty: nowhere). Blocks, takes over TERM, INT and HUP, and is for
-    the main thread.
+    `status`, `queues` the names and weights of those it takes jobs from (none: all), `prefetch` how many quick
+    jobs a worker of plain functions gets ahead of the one that it runs, `drain_ms` how long jobs may go on after
+    TERM, `memory_max` what a job of a kind without a limit may take in bytes, 0 for all there is, `output` what
+    becomes of what they print, `recycling` when workers are replaced, `watch` whether the code is loaded anew when
+    its files change, `commands` which programs jobs may run (none: all; None: jobs are no programs), `data` the
+    state directory of the broker, where files of what these say are kept as long as `low_water_bytes` are free
+    (empty: nowhere). Blocks, takes over TERM, INT and HUP, and is for the main thread.
     """
     if not 1 <= workers <= limits.LIST_ITEMS_MAX:
         raise ValueError(f"workers must be from 1 to {limits.LIST_ITEMS_MAX}, not {workers}")
@@ -62,6 +63,7 @@ def main(
             async_slots=async_slots,
             name=name,
             queues=queues,
+            prefetch=prefetch,
             drain_ms=drain_ms,
             memory_max=memory_max,
             output=output,

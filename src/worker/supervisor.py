@@ -85,6 +85,7 @@ class Supervisor:
         async_slots: int,
         name: str,
         queues: Sequence[tuple[str, int]] = (),
+        prefetch: int = 0,
         drain_ms: int,
         memory_max: int = 0,
         output: OutputRules = OUTPUT_DEFAULT,
@@ -110,6 +111,7 @@ class Supervisor:
             commands=commands,
             data=data,
             low_water_bytes=low_water_bytes,
+            prefetch=prefetch,
         )
         wanted = {
             Flavour.PLAIN: (workers, 1),
@@ -419,10 +421,7 @@ class Supervisor:
         return None if child is None or child.is_closed else child.recalled(recall)
 
     async def _look_at_workers(self) -> None:
-        """End attempts that asked for it and fell silent. The broker hears of it as of any other end.
-
-        And have worn workers replaced.
-        """
+        """End attempts that fell silent, of which the broker hears as of any other end; replace worn workers."""
         silence = Silence()
         while True:
             await trio.sleep(LOOK_MS / 1000)

@@ -9,7 +9,7 @@ take the answer with it, and the job runs again: then its first run is on record
 names it. If the broker did read the answer, that counts and the page is ignored. A worker that dies
 between jobs is charged to nobody.
 
-Jobs may be here ahead of the one that runs. Each is begun without asking anybody, after one look at whether it
+Jobs may be here ahead of the one that runs, if the pool wants that. Each is begun without asking anybody, after one look at whether it
 has been recalled; so the page names what is over and unconfirmed beside what runs.
 
 Signals. TERM sets a flag, and wakes the loop if it sleeps; nothing is raised, so no frame is ever cut.
@@ -76,6 +76,7 @@ class SyncWorker:
         scratch: Scratch | None = None,
         output: JobOutput,
         beside_threads: bool,
+        prefetch: int = 0,
     ) -> None:
         """`memory_max` bytes for a job whose kind declares no limit of its own; 0: no limit."""
         self._plans = {
@@ -96,7 +97,7 @@ class SyncWorker:
         self._trimmer: Trimmer
         self._pid = os.getpid()
         self._ending = False
-        self._may_be_ahead = join_fence()
+        self._prefetch = prefetch if prefetch and join_fence() else 0
         self._last: Token | None = None
         """The attempt in the slot, if it is over and not confirmed."""
         self._over: dict[Token, int] = {}
@@ -115,7 +116,7 @@ class SyncWorker:
     @property
     def prefetch(self) -> int:
         """How many it takes ahead of it: none where they could not be taken back."""
-        return limits.PREFETCH_MAX if self._may_be_ahead else 0
+        return self._prefetch
 
     def install_signals(self) -> None:
         """Also after a handler has installed its own."""

@@ -17,6 +17,7 @@ from support.waiting import wait_until
 
 from stoker import JobSpec, TooLateError
 from stoker.broker.core.rules import Rules
+from stoker.proto import limits
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -28,8 +29,8 @@ def stack(short_directory: Path) -> Iterator[Stack]:
     """Two workers that have shown that they are quick."""
     with Stack(short_directory) as stack:
         stack.start_broker()
-        path = os.pathsep.join((python_path(), str(TESTS)))
-        stack.start_pool("counting:app", 2, NOTES=str(short_directory), PYTHONPATH=path)
+        environ = {"NOTES": str(short_directory), "STOKER_POOL_PREFETCH": str(limits.PREFETCH_MAX)}
+        stack.start_pool("counting:app", 2, **environ, PYTHONPATH=python_path(TESTS))
         wait_all_done(stack, put(stack, (2 * Rules().quick_runs, 0)))
         yield stack
 

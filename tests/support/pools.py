@@ -62,6 +62,7 @@ class RunningPool:
         memory_max: int = 0,
         recycling: tuple[int, int, int] = (0, 0, 0),
         watch: bool = False,
+        prefetch: int = 0,
     ) -> None:
         """`app` is code that follows that of `APP`. Output goes to a file, or to `stderr`."""
         self.directory = directory
@@ -75,7 +76,7 @@ class RunningPool:
             "import sys; from stoker.worker.main import main; from stoker.worker.recycling import Recycling; "
             f"sys.exit(main('tasks:app', socket={self.broker.path!r}, workers={workers}, name='pool', "
             f"drain_ms={round(drain_s * 1000)}, memory_max={memory_max}, "
-            f"recycling=Recycling(*{recycling}), watch={watch}))"
+            f"recycling=Recycling(*{recycling}), watch={watch}, prefetch={prefetch}))"
         )
         with self.log.open("ab") as log:
             output = log.fileno() if stderr is None else stderr

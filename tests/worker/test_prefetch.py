@@ -26,7 +26,7 @@ APP = """
 @pytest.fixture
 def pool(short_directory: Path) -> Iterator[RunningPool]:
     """One worker, and a broker that hands it everything at once."""
-    with RunningPool(short_directory, app=APP) as pool:
+    with RunningPool(short_directory, app=APP, prefetch=limits.PREFETCH_MAX) as pool:
         pool.broker.sends_ahead = True
         pool.broker.wait_workers(1)
         yield pool
@@ -116,3 +116,10 @@ def test_what_is_confirmed_makes_room_for_what_comes_after(pool: RunningPool) ->
     (worker,) = pool.broker.wait_workers(1)
     os.kill(worker.pid, signal.SIGKILL)
     assert pool.broker.wait_exit(worker.nonce).tokens == [[1, running]]
+
+
+def test_worker_takes_none_ahead_unless_its_pool_is_told_so(short_directory: Path) -> None:
+    with RunningPool(short_directory, app=APP) as pool:
+        (worker,) = pool.broker.wait_workers(1)
+        assert worker.hello is not None
+        assert worker.hello.prefetch == 0

@@ -17,7 +17,7 @@ from stoker.proto.model import FINAL_STATES
 from .. import history as h
 from ..simulation.broker import START_MS_MAX, START_MS_MIN, Living
 from ..simulation.host import Host, Process
-from ..simulation.life import Parts
+from ..simulation.life import Parts, recalled
 from ..simulation.wire import Line, Peer
 from .heap import TrioHeap
 from .life import NotedCore, ShellLife, ShellParts
@@ -155,6 +155,10 @@ class ShellBroker:
             assert self._life is not None
             worker, op = self._life.worker_of(event.connection), type(message).__name__.lower()
             history.add(h.Reached(now_ms, worker, (message.token[0], message.token[1]), op))
+        elif isinstance(message, work.Recalled):
+            assert self._life is not None
+            for record in recalled(now_ms, self._life.peer_of(event.connection), message):
+                history.add(record)
         elif isinstance(message, messages.Drop):
             for id, found in event.found.items():
                 if found.job is not None and found.job.state in FINAL_STATES:

@@ -8,6 +8,7 @@ and its thread, the clocks, and whoever is at the other end of a socket; so also
 import os
 import socket
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 import trio
@@ -191,9 +192,13 @@ class ShellLife:
         """Everything that was decided is on disk and told."""
         return self.driver.committer.is_idle
 
+    def peer_of(self, connection: int) -> Any:
+        """Who is at the other end of a connection."""
+        return self.listener.by_connection[connection].peer
+
     def worker_of(self, connection: int) -> str:
         """The name of the process behind a connection."""
-        return self.listener.by_connection[connection].peer.process.name
+        return str(self.peer_of(connection).process.name)
 
     def stall(self, stalled_ms: int) -> None:
         """The broker's process does not run for a while."""

@@ -6,7 +6,7 @@ leave when the committer says so; a death is told after everything the dead had 
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -184,12 +184,8 @@ class Life:
             token, op = message.token, type(message).__name__.lower()
             history.add(h.Reached(now_ms, worker, (token[0], token[1]), op))
         elif isinstance(message, work.Recalled):
-            through, started = message.through, message.started
-            key = None if started is None else (started[0], started[1])
-            supervisor: Any = self._connections[event.connection].wire.peer
-            for worker in supervisor.workers:
-                if worker.nonce == message.worker:
-                    history.add(h.Recalled(now_ms, worker.name, (through[0], through[1]), key))
+            for record in recalled(now_ms, self._connections[event.connection].wire.peer, message):
+                history.add(record)
         elif isinstance(message, Drop):
             for id, found in event.found.items():
                 if found.job is not None and found.job.state in FINAL_STATES:
@@ -357,3 +353,12 @@ class Life:
         self.alive = self.disk.alive = False
         for connection in self._connections.values():
             connection.wire.hang_up()
+
+
+def recalled(at_ms: int, supervisor: Any, message: work.Recalled) -> Iterator[h.Recalled]:
+    """What the oracle has to know of a supervisor's word: nothing if that worker is not there any more."""
+    through, started = message.through, message.started
+    key = None if started is None else (started[0], started[1])
+    for worker in supervisor.workers:
+        if worker.nonce == message.worker:
+            yield h.Recalled(at_ms, worker.name, (through[0], through[1]), key)
