@@ -23,7 +23,7 @@ RUN := .make/run
 RUN_STAMP := $(RUN)/.complete
 
 # One limit for a whole run of the tests, so that a hang is a failure with a name.
-SESSION_S := 820
+SESSION_S := 900
 PYTEST := $(BIN)/python -m pytest --session-timeout=$(SESSION_S)
 # Most tests with real processes wait much of the time. Three at once take a quarter less, and find more tests that race.
 BESIDE := -n 2 --dist worksteal
