@@ -178,11 +178,6 @@ class Committer:
         else:
             self._release(effects, payloads)
 
-    @property
-    def is_in_flight(self) -> bool:
-        """A batch has been handed over and has not come back."""
-        return self._in_flight is not None
-
     def pushes_held(self) -> list[Message]:
         """What is pushed as soon as the batch in flight is stored, or one behind it."""
         in_flight = self._in_flight.effects if self._in_flight is not None else []

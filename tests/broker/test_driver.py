@@ -526,7 +526,7 @@ async def test_peer_that_filled_a_batch_is_heard_while_none_gets_to_the_disk(soc
         payload, wall_ms = bytes(limits.PAYLOAD_BYTES_MAX), shell.clock().wall_ms
 
         async def in_flight() -> bool:
-            return shell.driver.committer.is_in_flight
+            return not (shell.driver.committer.is_idle or shell.driver.committer.is_open)
 
         await other.say(enqueue(fresh_id(wall_ms), fresh=True))
         await eventually(in_flight, "a batch in flight")

@@ -133,9 +133,7 @@ class Worker:
     @property
     def free_slots(self) -> int:
         """How many more jobs it may run now."""
-        if self.connection is None or self.dead or self.doomed_by_ms or self.runs_alone or self.clears:
-            return 0
-        return self.slots - len(self.leases)
+        return self.slots - len(self.leases) if self.may_take else 0
 
     def remember_ended(self, token: Key, op: str) -> None:
         """Keep an ended token for repeats."""
